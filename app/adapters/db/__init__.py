@@ -1,0 +1,1 @@
+"""Postgres: the only SQL of the project."""

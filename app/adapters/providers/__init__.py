@@ -1,0 +1,1 @@
+"""Model servers, one module per wire format; each declares `PROVIDER`."""

@@ -1,0 +1,1 @@
+"""Kinds of tool, one module each."""

@@ -1,0 +1,1 @@
+"""The domain: no I/O, no clock, no randomness, no async."""

@@ -1,0 +1,1 @@
+"""The transaction of one tool call."""

@@ -1,0 +1,83 @@
+"""What a model server can say while it answers, whatever its wire format.
+
+Not frozen: one of these is made per token, and a frozen dataclass costs twice as much to make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class TextDelta:
+    """A piece of the visible answer; may be empty."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning, never part of the answer."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class RefusalDelta:
+    """A piece of the text in which the model refuses."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class ToolCallDelta:
+    """A fragment of one tool call; fragments with the same `index` belong together."""
+
+    index: int
+    """Position of the call in the answer, from 0."""
+    id: str | None = None
+    """The provider's id, where it sends one; the first one counts."""
+    name: str | None = None
+    """Name of the function; the first non-empty one counts."""
+    arguments: str = ""
+    """A further piece of the arguments' JSON text."""
+
+
+@dataclass(slots=True)
+class UsageReport:
+    """Token counts so far; a later report replaces an earlier one."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(slots=True)
+class FinishReason:
+    """Why the model stopped."""
+
+    reason: str | None
+    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known."""
+    raw: str
+    """The provider's own word."""
+
+
+@dataclass(slots=True)
+class EndMark:
+    """The wire's own sign that the answer is complete, such as `[DONE]`; nothing after it is read."""
+
+
+@dataclass(slots=True)
+class KeepAlive:
+    """The server is alive but has said nothing: a comment, a heartbeat, a role-only delta."""
+
+
+Chunk = (
+    TextDelta
+    | ReasoningDelta
+    | RefusalDelta
+    | ToolCallDelta
+    | UsageReport
+    | FinishReason
+    | EndMark
+    | KeepAlive
+)

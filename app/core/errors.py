@@ -1,0 +1,148 @@
+"""What can go wrong for a caller: a stable code and a category; only the HTTP edge knows statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Category(StrEnum):
+    """What kind of trouble it is; `api/problems.py` maps each to one HTTP status."""
+
+    MALFORMED = "malformed"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    PRECONDITION = "precondition"
+    TOO_LARGE = "too_large"
+    UNSUPPORTED_MEDIA = "unsupported_media"
+    INVALID = "invalid"
+    TOOL_FAILED = "tool_failed"
+    TOO_MANY = "too_many"
+    INTERNAL = "internal"
+    UPSTREAM = "upstream"
+    UNAVAILABLE = "unavailable"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One fault in a request body."""
+
+    pointer: str
+    """RFC 6901 JSON Pointer to the offending value, "" for the whole body."""
+    message: str
+    """What is wrong with it and what would be right."""
+    code: str = "invalid"
+    """Stable word for programs, for example `missing` or `unknown_field`."""
+
+
+class AppError(Exception):
+    """A fault that the caller is told about; subclasses set `code` and `category`."""
+
+    code: ClassVar[str] = "internal"
+    category: ClassVar[Category] = Category.INTERNAL
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        extra: dict[str, Any] | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        """`detail` says what happened and what to do; `extra` becomes further members of the problem."""
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.extra = extra or {}
+        self.retry_after_s = retry_after_s
+
+
+class NotFound(AppError):
+    """The named thing does not exist, or belongs to another project."""
+
+    code = "not_found"
+    category = Category.NOT_FOUND
+
+
+class Invalid(AppError):
+    """The request is well-formed but asks for something that cannot be done."""
+
+    code = "invalid_request"
+    category = Category.INVALID
+
+
+class UnsupportedOption(Invalid):
+    """An option that this version of Branchline does not offer."""
+
+    code = "unsupported_option"
+
+
+class Malformed(AppError):
+    """The request could not be read."""
+
+    code = "malformed_request"
+    category = Category.MALFORMED
+
+
+class Conflict(AppError):
+    """The request contradicts the present state."""
+
+    code = "conflict"
+    category = Category.CONFLICT
+
+
+class BranchBusy(Conflict):
+    """Another run is active on the branch."""
+
+    code = "branch_busy"
+    retryable = True
+
+
+class RunEnded(Conflict):
+    """The run has reached a terminal status and takes no further input."""
+
+    code = "run_already_ended"
+
+
+class PreconditionFailed(AppError):
+    """The branch has changed since the version named by If-Match."""
+
+    code = "precondition_failed"
+    category = Category.PRECONDITION
+
+
+class Unauthenticated(AppError):
+    """No API key, or one that is unknown, revoked or expired."""
+
+    code = "unauthenticated"
+    category = Category.UNAUTHENTICATED
+
+
+class Forbidden(AppError):
+    """The key lacks the scope, or the request comes from a place that is not allowed."""
+
+    code = "forbidden"
+    category = Category.FORBIDDEN
+
+
+class TooMany(AppError):
+    """A limit on rate or number was reached."""
+
+    code = "too_many_requests"
+    category = Category.TOO_MANY
+    retryable = True
+
+
+class Unavailable(AppError):
+    """Something that the service needs is out of reach for now."""
+
+    code = "unavailable"
+    category = Category.UNAVAILABLE
+    retryable = True

@@ -1,0 +1,82 @@
+"""What a stream can ask for. Events are effects too: they ask to be recorded, callbacks included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.events.base import Event
+
+
+@dataclass(slots=True)
+class Position:
+    """The events after this one belong to this attempt."""
+
+    attempt: int
+    """1-based; starts again at 1 on a fallback."""
+    fallback_index: int
+    """Position in the list of models; 0 is the primary."""
+
+
+@dataclass(slots=True)
+class Open:
+    """Open the model stream that the machine's position names."""
+
+    fallback_index: int
+    attempt: int
+    opening: int
+    """Which opening of the session this is, over all models, 1-based."""
+    continue_from: str = ""
+    """Text that the answer should go on from; empty to start afresh."""
+
+
+@dataclass(slots=True)
+class Close:
+    """Close the open model stream now; whatever still arrives is not wanted."""
+
+
+@dataclass(slots=True)
+class Ask:
+    """Have something decided outside the core; answered by an `Answer`."""
+
+    kind: str
+    question: dict[str, Any]
+
+
+@dataclass(slots=True)
+class StreamError:
+    """How a stream failed, in the words of the API."""
+
+    code: str
+    message: str
+    category: str
+    """network, transient, model, content, fatal, provider or internal."""
+    retryable: bool = False
+    """Whether asking again later may help."""
+    detail: dict[str, Any] = field(default_factory=dict)
+    """Status, the provider's own type and code, what else helps a diagnosis."""
+
+    def wire(self) -> dict[str, Any]:
+        """The form in which runs and callbacks carry it."""
+        out: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "category": self.category,
+            "retryable": self.retryable,
+        }
+        if self.detail:
+            out["detail"] = self.detail
+        return out
+
+
+@dataclass(slots=True)
+class Finish:
+    """The session is over; the last effect, once. What came out is read from the machine."""
+
+    error: StreamError | None
+    """None when it completed."""
+    aborted: bool = False
+    """True when it ended by an abort (not by the deadline)."""
+
+
+Effect = Event | Position | Open | Close | Ask | Finish

@@ -1,0 +1,59 @@
+"""What can happen to a stream. Chunks (`core/chunks.py`) are inputs too, fed as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.chunks import Chunk
+from app.core.faults import Fault
+
+
+@dataclass(slots=True)
+class Begin:
+    """Start the session; the first input, once."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """The model server accepted the request and its answer begins."""
+
+    adapter_id: str
+    """Which wire format answers, for example `openai`."""
+
+
+@dataclass(slots=True)
+class Closed:
+    """The answer ended without a fault; whether it was complete is the machine's to judge."""
+
+
+@dataclass(slots=True)
+class Failed:
+    """The attempt failed, at its opening or later."""
+
+    fault: Fault
+
+
+@dataclass(slots=True)
+class Tick:
+    """Time has passed; fed when `now` has reached the machine's `deadline_ms`."""
+
+
+@dataclass(slots=True)
+class Abort:
+    """Somebody wants the stream to end."""
+
+    source: str
+    """Who: `user` for a cancelled run, `shutdown` for a stopping process."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """The reply to an `Ask`: a value, or the error that asking ended with."""
+
+    value: Any = None
+    error: str | None = None
+    duration_ms: float = 0.0
+
+
+Input = Begin | Opened | Closed | Failed | Tick | Abort | Answer | Chunk

@@ -1,0 +1,1 @@
+"""What an operate request means: parameters, schemas, validation."""

@@ -1,0 +1,72 @@
+"""Open a model stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from app.core.chunks import Chunk
+from app.core.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEndpoint:
+    """A registered model, ready to be called."""
+
+    name: str
+    """The name under which it is registered."""
+    provider: str
+    """Which provider module speaks to it."""
+    model: str
+    """The name on the wire."""
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's own options, checked by `Provider.check` when the model was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One opening of a model stream."""
+
+    endpoint: ModelEndpoint
+    prompt: Prompt
+    stream_index: int = 0
+    """Which stream of its run on this model this is, from 0; counted by the run, so it survives recovery."""
+    attempt: int = 1
+    """Which attempt on this model, 1-based."""
+    continue_from: str = ""
+    """Text that the answer should go on from."""
+
+
+class Provider(Protocol):
+    """One wire format."""
+
+    name: str
+    """What `provider` of a registered model says."""
+    adapter_id: str
+    """What ADAPTER_DETECTED says."""
+
+    def check(self, endpoint: ModelEndpoint) -> None:
+        """Raise `Invalid` with pointers when the endpoint's options make no sense."""
+
+    def capabilities(self, endpoint: ModelEndpoint) -> Capabilities:
+        """What the endpoint can be asked for natively."""
+
+    def open(self, opening: Opening) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]:
+        """Ask, and give the answer as it comes: one sequence of chunks for each read from the network.
+
+        Entering waits for the server to accept the request. Leaving closes the connection at once, also in
+        the middle of an answer. Entering and iterating raise `ProviderError`. A cancelled wait leaves
+        nothing behind.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an endpoint takes natively; what it does not is asked for in the prompt."""
+
+    tools: bool = True
+    response_schema: bool = True

@@ -1,0 +1,1 @@
+"""Environment and branchline.toml, parsed once."""

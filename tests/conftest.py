@@ -1,0 +1,19 @@
+"""What every test may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+"""Material that lies beside a checkout in some places; tests that read it have small twins of their own."""
+
+DATA = Path(__file__).resolve().parent / "data"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio, as the service does."""
+    return "asyncio"
