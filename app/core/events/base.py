@@ -67,7 +67,7 @@ _BY_CODE: dict[int, type[Event]] = {}
 
 
 def camel(name: str) -> str:
-    """`content_offset` -> `contentOffset`."""
+    """`content_offset` -> `contentOffset`; `code_`, so spelt beside the class's own `code`, -> `code`."""
     head, *rest = name.split("_")
     return head + "".join(part.title() for part in rest)
 

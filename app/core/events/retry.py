@@ -1,0 +1,56 @@
+"""Asking the same model again (80–99)."""
+
+from __future__ import annotations
+
+from app.core.events.base import Event, event
+
+
+@event("RETRY_START", 80)
+class RetryStart(Event):
+    """A retry is due."""
+
+    max_attempts: int
+    """The limit that this kind of fault is measured against."""
+    category: str
+    """network, transient, model or content."""
+
+
+@event("RETRY_ATTEMPT", 81)
+class RetryAttempt(Event):
+    """The model will be asked again after a pause."""
+
+    attempt: int
+    """Which retry of this model's stream, from 1."""
+    reason: str
+    delay_ms: int
+    """The pause before the next attempt; 0 means at once."""
+    max_attempts: int
+    """As in RETRY_START."""
+
+
+@event("RETRY_END", 82)
+class RetryEnd(Event):
+    """A stream that had been retried came to a good end."""
+
+    success: bool
+    """Always true."""
+    attempts: int
+    """Retries of this model's stream."""
+    attempt: int
+    """The attempt that succeeded, from 1."""
+
+
+@event("RETRY_GIVE_UP", 83)
+class RetryGiveUp(Event):
+    """This model is not asked again."""
+
+    attempts: int
+    """Retries of this model's stream."""
+    last_error: str
+    """Message of the error that ended it."""
+    attempt: int
+    """The attempt that failed, from 1."""
+    max_attempts: int
+    """The limit that was reached, 0 where this kind of fault is never retried."""
+    reason: str
+    """`not_retryable`, `retries_exhausted`, `not_in_retry_on` or `model_calls_exhausted`."""

@@ -1,0 +1,76 @@
+"""What happens to a run as a whole (260–279); these events belong to no stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.core.events.base import Event, event
+
+
+@event("RUN_QUEUED", 260)
+class RunQueued(Event):
+    """The run waits for its branch or for a process."""
+
+
+@event("RUN_STARTED", 261)
+class RunStarted(Event):
+    """A process has taken the run up."""
+
+
+@event("RUN_RECOVERED", 262)
+class RunRecovered(Event):
+    """Another process has taken the run over from one that was lost."""
+
+    epoch: int
+    """The new holder's number."""
+    cause: str
+    """For example `lease_expired`."""
+
+
+@event("RESULT_VALIDATED", 263)
+class ResultValidated(Event):
+    """The caller's policy was applied to the result, before any tool runs from it."""
+
+    ok: bool
+    kind: str
+    """What was checked, or why nothing was."""
+    errors: list[str]
+
+
+@event("RUN_COMPLETED", 264)
+class RunCompleted(Event):
+    """The run has its result."""
+
+    status: str
+    usage: dict[str, Any] | None
+    """Token counts of all its attempts; null where no server reported any."""
+    error: dict[str, Any] | None
+    """Always null."""
+
+
+@event("RUN_FAILED", 265)
+class RunFailed(Event):
+    """The run ended without a result."""
+
+    status: str
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+    """`code`, `message`, `category`, `retryable` and, where it helps, `detail`."""
+
+
+@event("RUN_CANCELLED", 266)
+class RunCancelled(Event):
+    """The run was ended from outside."""
+
+    status: str
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+@event("RUN_EXPIRED", 267)
+class RunExpired(Event):
+    """The run was never taken up in time."""
+
+    status: str
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None

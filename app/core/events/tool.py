@@ -1,0 +1,61 @@
+"""Tool calls, from the model's wish to the outcome (160–179).
+
+All events of one call carry the same `toolCallId`: the provider's for a native call, else the call's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.core.events.base import Event, event
+
+
+@event("TOOL_REQUESTED", 160)
+class ToolRequested(Event):
+    """A tool call is wanted; once per call, with complete arguments."""
+
+    tool_name: str
+    tool_call_id: str
+    arguments: dict[str, Any]
+
+
+@event("TOOL_START", 161)
+class ToolStart(Event):
+    """The tool begins to run."""
+
+    tool_call_id: str
+    tool_name: str
+    call_id: str
+    """The call's own id: the key of its records and its idempotency key."""
+
+
+@event("TOOL_RESULT", 162)
+class ToolResult(Event):
+    """The tool gave a result."""
+
+    tool_call_id: str
+    result: Any
+    duration_ms: int
+    call_id: str
+
+
+@event("TOOL_ERROR", 163)
+class ToolError(Event):
+    """The call failed; it may never have started."""
+
+    tool_call_id: str
+    error: str
+    """`<type>: <message>`."""
+    duration_ms: int
+    """0 where the tool never ran."""
+    call_id: str
+
+
+@event("TOOL_COMPLETED", 164)
+class ToolCompleted(Event):
+    """The call is over."""
+
+    tool_call_id: str
+    status: str
+    """`success` or `error`."""
+    call_id: str
