@@ -1,0 +1,205 @@
+"""Accept runs: many in one statement where they can start at once, one by one where they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from app.adapters.db.columns import EVENT_WIDTH, entry_columns, transposed
+from app.core.errors import BranchBusy, Conflict, Invalid, NotFound, PreconditionFailed, TooMany
+from app.core.record import Entry
+from app.ports.storage import Acceptance, Accepted, NewRun, Replayed, Stale
+
+MAX_QUEUED = 1000
+"""Runs that may wait for one branch."""
+
+_ASKED = """
+asked AS (
+    SELECT a.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
+                           $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
+                           $14::timestamptz[])
+        AS a (id, project_id, branch_id, kind, request, context, key_id, request_id, traceparent, model,
+              version, position, if_match, created_at)
+)"""
+
+_EVENTS = """
+INSERT INTO events (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)
+    SELECT e.run_id, e.ts, e.seq, e.type, e.stream, e.attempt, e.fallback, e.meta::json, e.callbacks::json
+    FROM unnest({0}::uuid[], {1}::bigint[], {2}::int[], {3}::smallint[], {4}::smallint[], {5}::smallint[],
+                {6}::smallint[], {7}::text[], {8}::text[])
+        AS e (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)"""
+
+# The branch row is locked first, as everybody does who decides whether a branch is busy. A run that was
+# prepared on another state of the branch, or that would overtake a queued one, is left out.
+START = f"""WITH {_ASKED},
+free AS MATERIALIZED (
+    SELECT a.* FROM asked a JOIN branches b ON b.id = a.branch_id AND b.project_id = a.project_id
+    WHERE b.version = a.version AND b.next_position = a.position
+      AND (a.if_match IS NULL OR a.if_match = b.version)
+      AND NOT EXISTS (SELECT 1 FROM runs q WHERE q.branch_id = a.branch_id AND q.status = 'queued')
+    ORDER BY a.branch_id, a.id FOR SHARE OF b
+),
+started AS (
+    INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
+                      traceparent, model, epoch, owner, lease_until, created_at, started_at)
+    SELECT id, project_id, branch_id, kind, 'running', request::json, context::json, key_id, request_id,
+           traceparent, model, 1, $15, now() + $16::interval, created_at, created_at FROM free
+    ON CONFLICT (branch_id) WHERE status IN ('running', 'waiting') DO NOTHING
+    RETURNING id
+),
+logged AS (
+    {_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}
+    JOIN started s ON s.id = e.run_id
+)
+SELECT id FROM started"""
+
+QUEUE = f"""WITH {_ASKED},
+queued AS (
+    INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
+                      traceparent, model, created_at, expires_at)
+    SELECT id, project_id, branch_id, kind, 'queued', request::json, context::json, key_id, request_id,
+           traceparent, model, created_at, $15 FROM asked
+)
+{_EVENTS.format(*(f"${n}" for n in range(16, 16 + EVENT_WIDTH)))}"""
+
+
+_ASKED_MEMBERS = attrgetter(
+    *("run.id", "run.project_id", "run.branch_id", "run.kind", "run.request", "run.context", "run.key_id"),
+    *("run.request_id", "run.traceparent", "run.model", "seen_version", "seen_position", "if_match"),
+    "run.created_at",
+)
+
+
+def _asked(news: Sequence[NewRun]) -> list[list[Any]]:
+    return transposed([_ASKED_MEMBERS(new) for new in news], 14)
+
+
+def _events(pairs: Sequence[tuple[UUID, Sequence[Entry]]]) -> list[list[Any]]:
+    return entry_columns(pairs)[0]
+
+
+async def start_all(
+    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
+) -> set[UUID]:
+    """Store those that can start at once; their ids."""
+    first = _events([(n.run.id, n.entries) for n in news])
+    rows = await connection.fetch(START, *_asked(news), owner, lease, *first)
+    return {row["id"] for row in rows}
+
+
+async def accept_one(
+    connection: asyncpg.Connection[Any], new: NewRun, *, owner: UUID, lease: Any
+) -> Acceptance:
+    """Store one run in a transaction of its own, with all that may stand in its way told apart."""
+    async with connection.transaction():
+        if new.idempotency is not None:
+            replayed = await _remember(connection, new)
+            if replayed is not None:
+                return replayed
+        row = await connection.fetchrow(
+            "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
+            new.run.branch_id,
+            new.run.project_id,
+        )
+        if row is None:
+            raise NotFound("There is no such branch in this project.")
+        if new.if_match is not None and row["version"] != new.if_match:
+            raise PreconditionFailed(
+                f"The branch is at version {row['version']}, not at {new.if_match}; read it again."
+            )
+        if await start_all(connection, [new], owner=owner, lease=lease):
+            return Accepted(running=True)
+        ahead = await connection.fetchrow(
+            "SELECT count(*) FILTER (WHERE status IN ('running', 'waiting')) AS busy, "
+            "count(*) FILTER (WHERE status = 'queued') AS waiting FROM runs "
+            "WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')",
+            new.run.branch_id,
+        )
+        assert ahead is not None
+        if not ahead["busy"] and not ahead["waiting"]:
+            # Rolls back the idempotency record too: nothing was accepted yet.
+            raise _StaleInside
+        if new.if_busy == "reject":
+            raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
+        if ahead["waiting"] >= MAX_QUEUED:
+            raise _QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
+        await connection.execute(
+            QUEUE, *_asked([new]), new.run.expires_at, *_events([(new.run.id, new.queued)])
+        )
+        return Accepted(running=False)
+
+
+async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:
+    assert new.idempotency is not None
+    scope, key, fingerprint = new.idempotency
+    # Waits for a transaction that is using the same key at this moment.
+    inserted = await connection.fetchval(
+        "INSERT INTO idempotency_keys (project_id, scope, key, fingerprint, run_id) "
+        "VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING true",
+        new.run.project_id,
+        scope,
+        key,
+        fingerprint,
+        new.run.id,
+    )
+    if inserted:
+        return None
+    row = await connection.fetchrow(
+        "SELECT fingerprint, run_id FROM idempotency_keys WHERE project_id = $1 AND scope = $2 AND key = $3",
+        new.run.project_id,
+        scope,
+        key,
+    )
+    if row is None:
+        raise Conflict("The idempotency key was in use a moment ago; try again.")
+    if row["fingerprint"] != fingerprint:
+        raise KeyReused("This Idempotency-Key was used with another body; use a new key for a new request.")
+    return Replayed(row["run_id"])
+
+
+class KeyReused(Invalid):
+    """An idempotency key came back with another request."""
+
+    code = "idempotency_key_reused"
+
+
+class _QueueFull(TooMany):
+    """Too many runs wait for the branch."""
+
+    code = "queue_full"
+
+
+class _StaleInside(Exception):
+    """The run was prepared on an older state of the branch."""
+
+
+async def accept_alone(
+    connection: asyncpg.Connection[Any], new: NewRun, *, owner: UUID, lease: Any
+) -> Acceptance:
+    """`accept_one`, with a stale run as a value."""
+    try:
+        return await accept_one(connection, new, owner=owner, lease=lease)
+    except _StaleInside:
+        return Stale()
+
+
+async def accept_group(
+    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
+) -> list[Acceptance | BaseException]:
+    """One outcome for each run, in order."""
+    simple = [n for n in news if n.idempotency is None]
+    started = await start_all(connection, simple, owner=owner, lease=lease) if simple else set()
+    out: list[Acceptance | BaseException] = []
+    for new in news:
+        if new.run.id in started:
+            out.append(Accepted(running=True))
+            continue
+        try:
+            out.append(await accept_alone(connection, new, owner=owner, lease=lease))
+        except (NotFound, Invalid, Conflict, TooMany, PreconditionFailed) as refusal:
+            out.append(refusal)
+    return out

@@ -1,0 +1,98 @@
+"""A dedicated connection for one kind of hot statement.
+
+A pool resets a connection at each return, which costs a round trip and its prepared statements; a lane keeps
+both. It reconnects by itself when the database comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import asyncpg
+
+from app.adapters.db.engine import APPLICATION_NAME
+from app.core.errors import Unavailable
+
+T = TypeVar("T")
+
+GONE = (
+    OSError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.DiskFullError,
+    asyncpg.OutOfMemoryError,
+    asyncpg.ReadOnlySQLTransactionError,
+    TimeoutError,
+)
+"""Faults of the database's state, not of what was asked of it."""
+
+AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+"""The transaction lost a race and may simply be tried again."""
+
+
+class Lane:
+    """One connection, used by one task at a time."""
+
+    def __init__(self, arguments: dict[str, Any], *, command_timeout_s: float = 30) -> None:
+        """`arguments` are those of `asyncpg.connect`."""
+        self._arguments = arguments
+        self._timeout = command_timeout_s
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await asyncpg.connect(
+                **self._arguments,
+                timeout=10,
+                command_timeout=self._timeout,
+                server_settings={"application_name": APPLICATION_NAME},
+            )
+        return self._connection
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """The connection, for the length of the block. Raises Unavailable when the database is not there."""
+        async with self._lock:
+            try:
+                yield await self._connected()
+            except GONE as gone:
+                await self._drop()
+                raise Unavailable(f"The database is not available: {type(gone).__name__}") from gone
+            except asyncio.CancelledError:
+                # A statement cut off in the middle leaves the connection busy; a new one is cheap.
+                await self._drop()
+                raise
+
+    async def run(self, work: Callable[[asyncpg.Connection[Any]], Awaitable[T]], *, tries: int = 5) -> T:
+        """`work` on the connection, again when it lost a race."""
+        for left in reversed(range(tries)):
+            try:
+                async with self.use() as connection:
+                    return await work(connection)
+            except AGAIN as lost:
+                if not left:
+                    raise Unavailable("The database is too busy with rival transactions.") from lost
+        raise AssertionError("unreachable")
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        """Close the connection; the lane may not be used afterwards."""
+        async with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                try:
+                    await connection.close(timeout=2)
+                except (TimeoutError, *GONE):
+                    connection.terminate()

@@ -1,0 +1,53 @@
+"""Weekly partitions of the event log, made ahead of time."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+PARENTS = ("events", "token_blocks")
+WEEK_MS = 7 * 24 * 3600 * 1000
+AHEAD = 4
+"""How many coming weeks have a partition."""
+
+
+def week_of(ms: int) -> int:
+    """Number of the week (since the epoch) that holds this moment."""
+    return ms // WEEK_MS
+
+
+def first_id(week: int) -> UUID:
+    """The smallest UUIDv7 of a week: only its timestamp counts."""
+    return UUID(int=(week * WEEK_MS) << 80)
+
+
+async def ensure_partitions(connection: AsyncConnection, *, now_ms: int) -> None:
+    """Make what is missing from last week (a slow clock) to `AHEAD` weeks from now. Does not commit."""
+    this = week_of(now_ms)
+    for week in range(this - 1, this + AHEAD + 1):
+        for parent in PARENTS:
+            await connection.execute(
+                text(
+                    f"CREATE TABLE IF NOT EXISTS {parent}_w{week} PARTITION OF {parent} "
+                    f"FOR VALUES FROM ('{first_id(week)}') TO ('{first_id(week + 1)}')"
+                )
+            )
+
+
+async def weeks_ahead(connection: AsyncConnection, *, now_ms: int) -> int:
+    """How many coming weeks both tables have a partition for."""
+    rows = await connection.execute(
+        text(
+            "SELECT p.relname, c.relname FROM pg_inherits i "
+            "JOIN pg_class p ON p.oid = i.inhparent JOIN pg_class c ON c.oid = i.inhrelid "
+            "WHERE p.relname = ANY(:parents)"
+        ),
+        {"parents": list(PARENTS)},
+    )
+    have = {(parent, int(child.rsplit("_w", 1)[1])) for parent, child in rows}
+    ahead = 0
+    while all((parent, week_of(now_ms) + ahead + 1) in have for parent in PARENTS):
+        ahead += 1
+    return ahead

@@ -1,0 +1,312 @@
+"""Runs, their log and their conversations in Postgres, by hand-written statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from pydantic_core import from_json
+
+from app.adapters.db import accept as accepting
+from app.adapters.db import flush as flushing
+from app.adapters.db.columns import (
+    MESSAGE_COLUMNS,
+    RUN_COLUMNS,
+    event_entry,
+    run_record,
+    stored_message,
+    token_block,
+)
+from app.adapters.db.grouping import Group
+from app.adapters.db.lane import Lane
+from app.core.errors import NotFound, RunEnded
+from app.core.record import MAX_BLOCK, Entry, EventEntry
+from app.ports.ambient import Clock
+from app.ports.storage import (
+    Acceptance,
+    BranchState,
+    Claimed,
+    Flush,
+    FlushResult,
+    NewRun,
+    OpenCall,
+    RunRecord,
+)
+
+_BRANCHES = """
+SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle,
+       p.lifecycle AS project_lifecycle, b.version, b.next_position
+FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid[])"""
+
+_MESSAGES = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages m LEFT JOIN messages a ON a.action_request_id = m.id
+WHERE m.branch_id = ANY($1::uuid[]) AND m.kind <> 'system' ORDER BY m.branch_id, m.position"""
+
+# One statement for both tables, so that a block committed a moment before an event is never missed.
+_PAGE = f"""
+SELECT * FROM (
+    SELECT *, sum(count) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT seq, ts, type, 1 AS count, stream, attempt, fallback, meta, callbacks, NULL AS text,
+               NULL::bytea AS lengths, NULL::bytea AS delays
+        FROM events WHERE run_id = $1 AND seq > $2
+        UNION ALL
+        SELECT seq, ts, NULL, count, stream, attempt, fallback, NULL, NULL, text, lengths, delays
+        FROM token_blocks WHERE run_id = $1 AND seq > $2 - {MAX_BLOCK} AND seq + count - 1 > $2
+        ORDER BY seq LIMIT $3
+    ) AS rows
+) AS counted WHERE before IS NULL OR before <= $3 ORDER BY seq"""
+
+_RENEW = """
+UPDATE runs r SET lease_until = now() + $3::interval
+FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
+WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
+RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
+
+_CLAIM = f"""
+WITH due AS (
+    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
+FROM due WHERE r.id = due.id
+RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
+
+# A queued run on a free branch means that its hand-over was lost with a process.
+_UNSTUCK = f"""
+WITH locked AS MATERIALIZED (
+    SELECT b.id FROM branches b WHERE b.id IN (
+        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
+            SELECT 1 FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')))
+    LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
+),
+next AS (
+    SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
+    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
+)
+UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
+       started_at = $4
+FROM next WHERE r.id = next.id
+RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
+
+_LAST_SEQ = """
+SELECT u.id, GREATEST(
+    (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
+    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS last_seq
+FROM unnest($1::uuid[]) AS u (id)"""
+
+
+class PostgresRuns:
+    """`ports.storage.RunStore`."""
+
+    def __init__(self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock) -> None:
+        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`."""
+        self._owner = owner
+        self._lease = timedelta(milliseconds=lease_ms)
+        self._clock = clock
+        self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._accepts = Group[NewRun, Acceptance](self._accept_batch)
+        self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
+        self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for lane in (self._write, self._accept, self._read, self._rest):
+            await lane.close()
+
+    # Accepting
+
+    async def accept(self, new: NewRun) -> Acceptance:
+        """See the port."""
+        return await self._accepts.submit(new)
+
+    async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
+        async def work(connection: asyncpg.Connection[Any]) -> list[Acceptance | BaseException]:
+            return await accepting.accept_group(connection, news, owner=self._owner, lease=self._lease)
+
+        try:
+            return await self._accept.run(work)
+        except asyncpg.DataError:
+            if len(news) == 1:
+                raise
+            # One poisoned member must not fail its neighbours.
+            out: list[Acceptance | BaseException] = []
+            for new in news:
+                try:
+                    out.extend(await self._accept_batch([new]))
+                except Exception as failure:
+                    out.append(failure)
+            return out
+
+    # Writing
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """See the port."""
+        try:
+            return await self._flush_together(flushes)
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
+            if len(flushes) == 1:
+                return FlushResult(rejected={flushes[0].run_id: str(refusal)})
+        results = [await self.flush([one]) for one in flushes]
+        return FlushResult(
+            lost=[run for result in results for run in result.lost],
+            rejected={run: why for result in results for run, why in result.rejected.items()},
+            started=[run for result in results for run in result.started],
+        )
+
+    async def _flush_together(self, flushes: Sequence[Flush]) -> FlushResult:
+        async def work(connection: asyncpg.Connection[Any]) -> FlushResult:
+            return await flushing.write(
+                connection, flushes, owner=self._owner, lease=self._lease, now=self._now()
+            )
+
+        return await self._write.run(work)
+
+    # Reading
+
+    async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
+        """See the port."""
+        return await self._states.submit((project_id, branch_id))
+
+    async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
+        ids = list({branch for _, branch in keys})
+        async with self._read.use() as connection:
+            # Messages first: a run that ends in between makes the state stale, never a stale one look fresh.
+            said = await connection.fetch(_MESSAGES, ids)
+            rows = await connection.fetch(_BRANCHES, ids)
+        messages: dict[UUID, list[Any]] = {}
+        for row in said:
+            messages.setdefault(row["branch_id"], []).append(row)
+        found = {row["id"]: row for row in rows}
+        out: list[BranchState | BaseException] = []
+        for project_id, branch_id in keys:
+            row = found.get(branch_id)
+            if row is None or row["project_id"] != project_id:
+                out.append(NotFound("There is no such branch in this project."))
+                continue
+            values = dict(row)
+            for name in ("tools", "lifecycle", "project_lifecycle"):
+                values[name] = None if values[name] is None else from_json(values[name])
+            history = [stored_message(m) for m in messages.get(branch_id, ())]
+            out.append(BranchState(**values, messages=history))
+        return out
+
+    async def run(self, project_id: UUID, run_id: UUID) -> RunRecord:
+        """See the port."""
+        return await self._runs.submit((project_id, run_id))
+
+    async def _run_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[RunRecord | BaseException]:
+        ids = list({run for _, run in keys})
+        async with self._rest.use() as connection:
+            rows = await connection.fetch(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ANY($1::uuid[])", ids)
+            calls = await connection.fetch(
+                "SELECT run_id, id FROM function_calls WHERE run_id = ANY($1::uuid[]) "
+                "ORDER BY run_id, batch, index, attempt",
+                ids,
+            )
+        found = {row["id"]: run_record(row) for row in rows}
+        for call in calls:
+            record = found.get(call["run_id"])
+            if record is not None:
+                record.function_calls = [*record.function_calls, call["id"]]
+        return [
+            record
+            if (record := found.get(run_id)) is not None and record.project_id == project_id
+            else NotFound("There is no such run in this project.")
+            for project_id, run_id in keys
+        ]
+
+    async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
+        """See the port."""
+        async with self._read.use() as connection:
+            rows = await connection.fetch(_PAGE, run_id, after, limit)
+        return [token_block(row).after(after) if row["type"] is None else event_entry(row) for row in rows]
+
+    # Leases
+
+    async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            rows = await connection.fetch(_RENEW, list(leases), list(leases.values()), self._lease)
+        kept = {row["id"] for row in rows}
+        return (
+            [row["id"] for row in rows if row["cancelled"]],
+            [run_id for run_id in leases if run_id not in kept],
+        )
+
+    async def claim(self, limit: int) -> Claimed:
+        """See the port."""
+        async with self._rest.use() as connection:
+            orphans = await connection.fetch(_CLAIM, self._owner, self._lease, limit)
+            waiting = await connection.fetch(_UNSTUCK, self._owner, self._lease, limit, self._now())
+            if not orphans and not waiting:
+                return Claimed()
+            ids = [row["id"] for row in (*orphans, *waiting)]
+            last = {row["id"]: row["last_seq"] for row in await connection.fetch(_LAST_SEQ, ids)}
+        claimed = Claimed([run_record(row) for row in orphans], [run_record(row) for row in waiting])
+        for record in (*claimed.orphans, *claimed.started):
+            record.last_seq = last[record.id]
+        return claimed
+
+    async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            rows = await connection.fetch(
+                "SELECT id, call_id, function, arguments, provider_call_id, action_request_id, started_at "
+                "FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
+                run_id,
+            )
+        return [OpenCall(**dict(row)) for row in rows]
+
+    async def request_cancel(
+        self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry
+    ) -> RunRecord:
+        """See the port."""
+
+        async def work(connection: asyncpg.Connection[Any]) -> RunRecord:
+            async with connection.transaction():
+                row = await connection.fetchrow(
+                    f"SELECT {RUN_COLUMNS} FROM runs WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
+                    run_id,
+                    project_id,
+                )
+                if row is None:
+                    raise NotFound("There is no such run in this project.")
+                record = run_record(row)
+                if record.ended:
+                    raise RunEnded(f"The run has already ended: it is {record.status}.")
+                if record.status != "queued":
+                    await connection.execute(
+                        "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2) "
+                        "WHERE id = $1",
+                        run_id,
+                        at,
+                    )
+                    return record
+                seq = 1 + await connection.fetchval(
+                    "SELECT coalesce(max(seq), 0) FROM events WHERE run_id = $1", run_id
+                )
+                await connection.execute(
+                    "INSERT INTO events (run_id, ts, seq, type, meta) VALUES ($1, $2, $3, $4, $5)",
+                    run_id,
+                    cancelled.ts,
+                    seq,
+                    cancelled.code,
+                    cancelled.meta,
+                )
+                row = await connection.fetchrow(
+                    "UPDATE runs SET status = 'cancelled', cancel_requested_at = $2, ended_at = $2, "
+                    f"last_seq = $3 WHERE id = $1 RETURNING {RUN_COLUMNS}",
+                    run_id,
+                    at,
+                    seq,
+                )
+                return run_record(row)
+
+        return await self._rest.run(work)

@@ -1,0 +1,230 @@
+"""The tables as SQLAlchemy sees them; a test holds them equal to what the migrations make.
+
+Constraints that only Postgres cares about (checks, partial indexes) are told in the migrations alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Column, ForeignKey, MetaData, Table
+from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
+
+metadata = MetaData()
+
+
+def _id() -> Column[Any]:
+    return Column("id", sa.Uuid, primary_key=True)
+
+
+def _project() -> Column[Any]:
+    return Column("project_id", sa.Uuid, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False)
+
+
+def _stamp(name: str, *, null: bool = False, default: bool = False) -> Column[Any]:
+    server = sa.func.now() if default else None
+    return Column(name, sa.DateTime(timezone=True), nullable=null, server_default=server)
+
+
+def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
+    return Column(name, sa.Text, nullable=null, **kw)
+
+
+projects = Table(
+    "projects",
+    metadata,
+    _id(),
+    _text("name", null=False, unique=True),
+    Column("lifecycle", JSONB),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    Column("digest", sa.LargeBinary, nullable=False, unique=True),
+    _text("prefix", null=False),
+    Column("scopes", ARRAY(sa.Text), nullable=False),
+    _stamp("created_at", default=True),
+    _stamp("expires_at", null=True),
+    _stamp("revoked_at", null=True),
+)
+
+models = Table(
+    "models",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    _text("provider", null=False),
+    _text("model", null=False),
+    _text("base_url"),
+    _text("api_key_env"),
+    Column("options", JSON, nullable=False),
+    Column("lifecycle", JSONB),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+branches = Table(
+    "branches",
+    metadata,
+    _id(),
+    _project(),
+    _text("name"),
+    _text("system"),
+    _text("chat_model"),
+    _text("parse_model"),
+    Column("tools", JSONB, nullable=False, server_default="true"),
+    Column("lifecycle", JSONB),
+    Column("metadata", JSONB, nullable=False, server_default="{}"),
+    Column("version", sa.Integer, nullable=False, server_default="1"),
+    Column("next_position", sa.Integer, nullable=False, server_default="0"),
+    Column("parent_id", sa.Uuid),
+    Column("forked_at", sa.Uuid),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    _id(),
+    _project(),
+    Column("branch_id", sa.Uuid, ForeignKey("branches.id", ondelete="CASCADE")),
+    _text("kind", null=False),
+    _text("status", null=False),
+    Column("request", JSON, nullable=False),
+    Column("context", JSON),
+    Column("key_id", sa.Uuid),
+    _text("request_id"),
+    _text("traceparent"),
+    Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    Column("owner", sa.Uuid),
+    _stamp("lease_until", null=True),
+    _stamp("cancel_requested_at", null=True),
+    _stamp("expires_at", null=True),
+    Column("result", JSON),
+    Column("error", JSON),
+    Column("validation", JSON),
+    _text("finish_reason"),
+    _text("finish_reason_raw"),
+    _text("partial_text"),
+    _text("model"),
+    Column("usage", JSON),
+    Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    Column("fallback_index", sa.Integer, nullable=False, server_default="0"),
+    Column("last_seq", sa.Integer, nullable=False, server_default="0"),
+    _stamp("created_at"),
+    _stamp("started_at", null=True),
+    _stamp("ended_at", null=True),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _id(),
+    _project(),
+    Column("branch_id", sa.Uuid, ForeignKey("branches.id", ondelete="CASCADE"), nullable=False),
+    Column("position", sa.Integer, nullable=False),
+    _text("kind", null=False),
+    _text("sender"),
+    _text("recipient"),
+    Column("content", JSON, nullable=False),
+    Column("run_id", sa.Uuid),
+    Column("action_request_id", sa.Uuid, ForeignKey("messages.id", ondelete="CASCADE"), unique=True),
+    _stamp("created_at"),
+    sa.UniqueConstraint("branch_id", "position"),
+)
+
+function_calls = Table(
+    "function_calls",
+    metadata,
+    _id(),
+    _project(),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("branch_id", sa.Uuid, ForeignKey("branches.id", ondelete="CASCADE")),
+    Column("call_id", sa.Uuid, nullable=False),
+    Column("attempt", sa.SmallInteger, nullable=False),
+    Column("batch", sa.Integer, nullable=False),
+    Column("index", sa.Integer, nullable=False),
+    _text("function", null=False),
+    Column("arguments", JSON),
+    Column("raw_arguments", JSON),
+    _text("arguments_digest"),
+    _text("provider_call_id"),
+    Column("action_request_id", sa.Uuid, ForeignKey("messages.id", ondelete="CASCADE"), nullable=False),
+    _text("status", null=False),
+    Column("duration", sa.Double),
+    Column("response", JSON),
+    Column("error", JSON),
+    Column("retryable", sa.Boolean),
+    _stamp("created_at"),
+    _stamp("started_at", null=True),
+    _stamp("ended_at", null=True),
+    sa.UniqueConstraint("run_id", "batch", "index", "attempt"),
+    sa.UniqueConstraint("call_id", "attempt"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("ts", sa.BigInteger, nullable=False),
+    Column("seq", sa.Integer, primary_key=True),
+    Column("type", sa.SmallInteger, nullable=False),
+    Column("stream", sa.SmallInteger),
+    Column("attempt", sa.SmallInteger),
+    Column("fallback", sa.SmallInteger),
+    Column("meta", JSON),
+    Column("callbacks", JSON),
+    postgresql_partition_by="RANGE (run_id)",
+)
+
+token_blocks = Table(
+    "token_blocks",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("ts", sa.BigInteger, nullable=False),
+    Column("seq", sa.Integer, primary_key=True),
+    Column("count", sa.Integer, nullable=False),
+    Column("stream", sa.SmallInteger, nullable=False),
+    Column("attempt", sa.SmallInteger, nullable=False),
+    Column("fallback", sa.SmallInteger, nullable=False),
+    _text("text", null=False),
+    Column("lengths", sa.LargeBinary, nullable=False),
+    Column("delays", sa.LargeBinary, nullable=False),
+    postgresql_partition_by="RANGE (run_id)",
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("project_id", sa.Uuid, ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    _text("scope", primary_key=True, null=False),
+    _text("key", primary_key=True, null=False),
+    Column("fingerprint", sa.LargeBinary, nullable=False),
+    Column("run_id", sa.Uuid),
+    Column("status", sa.SmallInteger),
+    Column("body", JSON),
+    _stamp("created_at", default=True),
+)
+
+audit_log = Table(
+    "audit_log",
+    metadata,
+    _id(),
+    Column("project_id", sa.Uuid),
+    _stamp("at", default=True),
+    Column("key_id", sa.Uuid),
+    _text("action", null=False),
+    _text("subject", null=False),
+    _text("digest_before"),
+    _text("digest_after"),
+)

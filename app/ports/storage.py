@@ -1,0 +1,259 @@
+"""Keep runs, their log and their conversations; every method is one short transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from app.core.record import Entry, EventEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A row of `messages`; `content` is JSON text."""
+
+    id: UUID
+    branch_id: UUID
+    position: int
+    kind: str
+    sender: str | None
+    recipient: str | None
+    content: str
+    run_id: UUID | None
+    action_request_id: UUID | None
+    action_response_id: UUID | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BranchState:
+    """What a run needs to know of its branch, read in one statement."""
+
+    id: UUID
+    project_id: UUID
+    system: str | None
+    chat_model: str | None
+    parse_model: str | None
+    tools: bool | list[str]
+    lifecycle: Mapping[str, Any] | None
+    project_lifecycle: Mapping[str, Any] | None
+    version: int
+    next_position: int
+    messages: Sequence[StoredMessage]
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """A row of `runs`. JSON payloads are JSON text."""
+
+    id: UUID
+    project_id: UUID
+    branch_id: UUID | None
+    kind: str
+    status: str
+    request: str
+    created_at: datetime
+    context: str | None = None
+    key_id: UUID | None = None
+    request_id: str | None = None
+    traceparent: str | None = None
+    epoch: int = 0
+    cancel_requested_at: datetime | None = None
+    expires_at: datetime | None = None
+    result: str | None = None
+    error: str | None = None
+    validation: str | None = None
+    finish_reason: str | None = None
+    finish_reason_raw: str | None = None
+    partial_text: str | None = None
+    model: str | None = None
+    usage: str | None = None
+    attempts: int = 0
+    fallback_index: int = 0
+    last_seq: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    function_calls: Sequence[UUID] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status is terminal."""
+        return self.ended_at is not None
+
+
+@dataclass(slots=True)
+class NewMessage:
+    """A message to append; its position is given when it is committed."""
+
+    id: UUID
+    kind: str
+    content: str
+    sender: str | None = None
+    recipient: str | None = None
+    action_request_id: UUID | None = None
+
+
+@dataclass(slots=True)
+class NewCall:
+    """A function call row to insert, `pending` or `processing`."""
+
+    id: UUID
+    call_id: UUID
+    attempt: int
+    batch: int
+    index: int
+    function: str
+    action_request_id: UUID
+    status: str
+    arguments: str | None
+    raw_arguments: str | None
+    arguments_digest: str | None
+    provider_call_id: str | None
+    started_at: datetime | None
+
+
+@dataclass(slots=True)
+class CallEnd:
+    """The terminal state of a function call row."""
+
+    id: UUID
+    status: str
+    duration: float | None
+    """Seconds."""
+    response: str | None
+    error: str | None
+    retryable: bool | None
+    ended_at: datetime
+
+
+Row = NewMessage | NewCall | CallEnd
+
+
+@dataclass(slots=True)
+class Flush:
+    """What one run has to be written: events, rows and, at its end, the run itself. All of it or nothing."""
+
+    run_id: UUID
+    project_id: UUID
+    branch_id: UUID | None
+    epoch: int
+    entries: Sequence[Entry] = ()
+    rows: Sequence[Row] = ()
+    end: RunRecord | None = None
+    """The run with its terminal values, when this flush ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushResult:
+    """What became of a group of flushes."""
+
+    lost: Sequence[UUID] = ()
+    """Runs whose lease is somebody else's by now: nothing of theirs was written."""
+    rejected: Mapping[UUID, str] = field(default_factory=dict)
+    """Runs whose data the database refused, with its words: nothing of theirs was written."""
+    started: Sequence[RunRecord] = ()
+    """Queued runs that the ended ones handed their branches to; this process holds their leases."""
+
+
+@dataclass(slots=True)
+class NewRun:
+    """A run to be accepted."""
+
+    run: RunRecord
+    seen_version: int
+    """The branch's version and next position when the run was prepared; a run prepared on others is stale."""
+    seen_position: int
+    if_match: int | None = None
+    if_busy: str = "enqueue"
+    entries: Sequence[Entry] = ()
+    """First events, if it starts at once."""
+    queued: Sequence[Entry] = ()
+    """First events, if it has to queue."""
+    idempotency: tuple[str, str, bytes] | None = None
+    """Scope, key and fingerprint of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The run is stored: running with this process's lease, or queued."""
+
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The branch changed since the run was prepared; prepare it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The idempotency key was used before, for this run."""
+
+    run_id: UUID
+
+
+Acceptance = Accepted | Stale | Replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Runs that this process holds from now on."""
+
+    orphans: Sequence[RunRecord] = ()
+    """They ran in a process whose lease has run out."""
+    started: Sequence[RunRecord] = ()
+    """They were queued, and their branch was free."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A function call without an end; JSON payloads are JSON text."""
+
+    id: UUID
+    call_id: UUID
+    function: str
+    arguments: str | None
+    provider_call_id: str | None
+    action_request_id: UUID
+    started_at: datetime | None
+
+
+class RunStore(Protocol):
+    """Runs and all that is written for them."""
+
+    async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
+        """The branch and its whole conversation. Raises NotFound."""
+
+    async def accept(self, new: NewRun) -> Acceptance:
+        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """Write a group in one transaction, fenced by (run, epoch). Raises Unavailable."""
+
+    async def run(self, project_id: UUID, run_id: UUID) -> RunRecord:
+        """One run. Raises NotFound."""
+
+    async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
+        """Entries that hold the events after `after`, in order, at least one if there is one.
+
+        `limit` bounds events; the last block may go over it.
+        """
+
+    async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
+        """Prolong leases (run -> epoch): (runs whose cancellation was asked for, runs that are lost)."""
+
+    async def claim(self, limit: int) -> Claimed:
+        """Take over what no living process holds. `last_seq` of each run is that of its log."""
+
+    async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
+        """The run's function calls that have no end."""
+
+    async def request_cancel(
+        self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry
+    ) -> RunRecord:
+        """Store the intent to cancel; a run that is still queued is ended here, with `cancelled` as its last
+        event (its seq is given here). Raises NotFound, RunEnded.
+        """

@@ -1,0 +1,312 @@
+"""Number, stamp and append events; announce them after commit. The only writer of a running run's log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import structlog
+
+from app.core.errors import Unavailable
+from app.core.events.base import Event
+from app.core.json_text import dumps, storable
+from app.core.record import MAX_BLOCK, Entry, EventEntry, TokenBlock
+from app.ports.ambient import Clock
+from app.ports.storage import Flush, FlushResult, Row, RunRecord, RunStore
+from app.services.feed import Feed, Feeds
+
+GROUP = 256
+"""Most runs in one commit."""
+UNWATCHED_S = 0.1
+"""How long the events of a run that nobody watches may wait for company."""
+BACKLOG = 512
+"""Uncommitted entries at which a run must stop reading from its model."""
+RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Pauses between tries while the database is away; the last one repeats."""
+
+log = structlog.get_logger("recorder")
+
+
+class LeaseLost(Exception):
+    """Another process holds the run's lease; this one may write nothing more for it."""
+
+
+class RecordRejected(Exception):
+    """The database refused the run's data."""
+
+
+class RunLog:
+    """The open log of one run, held by the process that has its lease."""
+
+    def __init__(
+        self, run: RunRecord, feed: Feed, clock: Clock, touch: Callable[[RunLog, bool], None]
+    ) -> None:
+        self.run = run
+        self.feed = feed
+        self._clock = clock
+        self._touch = touch
+        self._seq = run.last_seq
+        self._ts = 0
+        self._token_ts = 0
+        self._entries: list[Entry] = []
+        self._rows: list[Row] = []
+        self._end: RunRecord | None = None
+        self._block: TokenBlock | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._failure: Exception | None = None
+        self.in_flight = False
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event given."""
+        return self._seq
+
+    @property
+    def backlog(self) -> bool:
+        """Whether so much is uncommitted that the run should wait."""
+        return len(self._entries) >= BACKLOG
+
+    def _stamp(self) -> int:
+        """The time now; never before an earlier event's."""
+        now = self._clock.wall_ms()
+        if now > self._ts:
+            self._ts = now
+        return self._ts
+
+    def token(self, text: str, stream: int, attempt: int, fallback: int) -> None:
+        """Append a TOKEN event."""
+        if self._failure is not None:
+            raise self._failure
+        ts = self._stamp()
+        self._seq += 1
+        block = self._block
+        if (
+            block is None
+            or len(block.texts) >= MAX_BLOCK
+            or block.attempt != attempt
+            or block.stream != stream
+            or block.fallback != fallback
+        ):
+            self._block = block = TokenBlock(self._seq, ts, stream, attempt, fallback)
+            self._entries.append(block)
+            block.delays.append(0)
+            self._token_ts = ts
+        else:
+            block.delays.append(ts - self._token_ts)
+            self._token_ts = ts
+        block.texts.append(storable(text))
+        self._touch(self, self.feed.watchers > 0)
+
+    def event(
+        self,
+        event: Event,
+        stream: int | None = None,
+        attempt: int | None = None,
+        fallback: int | None = None,
+        *,
+        more: str | None = None,
+    ) -> None:
+        """Append any other event; `more` joins its meta when read, but is stored with the run."""
+        if self._failure is not None:
+            raise self._failure
+        self._entries.append(entry_of(event, self._next(), self._stamp(), stream, attempt, fallback, more))
+        self._touch(self, self.feed.watchers > 0)
+
+    def _next(self) -> int:
+        self._seq += 1
+        self._block = None
+        return self._seq
+
+    def write(self, *rows: Row) -> None:
+        """Have rows committed together with the events so far."""
+        self._rows.extend(rows)
+        self._touch(self, True)
+
+    def end(self, run: RunRecord) -> None:
+        """Have the run ended, together with everything appended so far; nothing may follow."""
+        run.last_seq = self._seq
+        self._end = run
+        self._touch(self, True)
+
+    async def committed(self) -> None:
+        """Wait until everything appended so far is stored. Raises LeaseLost or RecordRejected."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._pending and not self.in_flight:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        if self._pending or not self.in_flight:
+            self._touch(self, True)
+        await future
+
+    @property
+    def _pending(self) -> bool:
+        return bool(self._entries or self._rows or self._end)
+
+    def settled(self) -> list[asyncio.Future[None]]:
+        """Who waited for no more than the flush that has just ended."""
+        if self._pending:
+            return []
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def take(self) -> tuple[Flush, list[asyncio.Future[None]]]:
+        """Everything that waits to be written, and who waits for it."""
+        flush = Flush(
+            self.run.id,
+            self.run.project_id,
+            self.run.branch_id,
+            self.run.epoch,
+            self._entries,
+            self._rows,
+            self._end,
+        )
+        waiting = self._waiting
+        self._entries, self._rows, self._end, self._waiting = [], [], None, []
+        self._block = None
+        return flush, waiting
+
+    def fail(self, failure: Exception) -> None:
+        """Let the run's task find out, wherever it is, that it cannot write."""
+        self._failure = failure
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(failure)
+        self._waiting = []
+
+
+def entry_of(
+    event: Event,
+    seq: int,
+    ts: int,
+    stream: int | None = None,
+    attempt: int | None = None,
+    fallback: int | None = None,
+    more: str | None = None,
+) -> EventEntry:
+    """An event as it is stored."""
+    meta = event.meta()
+    callbacks = [callback.wire() for callback in event.callbacks]
+    return EventEntry(
+        seq,
+        ts,
+        event.code,
+        stream,
+        attempt,
+        fallback,
+        dumps(meta).decode() if meta else None,
+        dumps(callbacks).decode() if callbacks else None,
+        more,
+    )
+
+
+class Recorder:
+    """Writes the logs of all runs of this process, one group at a time."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        feeds: Feeds,
+        clock: Clock,
+        on_started: Callable[[Sequence[RunRecord]], None],
+    ) -> None:
+        """`on_started` takes queued runs that got their branch in a flush of ours."""
+        self._store = store
+        self._feeds = feeds
+        self._clock = clock
+        self._on_started = on_started
+        self._dirty: dict[UUID, RunLog] = {}
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self.paused = False
+        """Whether the last try to write failed because the database is away."""
+
+    def open(self, run: RunRecord, entries: Sequence[Entry] = ()) -> RunLog:
+        """The log of a run whose lease is ours; `entries` were committed when it was accepted."""
+        if entries:
+            run.last_seq = entries[-1].last_seq
+        feed = self._feeds.open(run.id, run.last_seq)
+        if entries:
+            feed.publish(entries, ended=False)
+        return RunLog(run, feed, self._clock, self._touched)
+
+    def _touched(self, run_log: RunLog, urgent: bool) -> None:
+        self._dirty[run_log.run.id] = run_log
+        if urgent or run_log.backlog:
+            self._wake.set()
+        elif self._timer is None and not self._wake.is_set():
+            self._timer = asyncio.get_running_loop().call_later(UNWATCHED_S, self._overdue)
+
+    def _overdue(self) -> None:
+        self._timer = None
+        self._wake.set()
+
+    async def work(self) -> None:
+        """Write for ever; ends by cancellation."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._dirty:
+                logs = list(self._dirty.values())[:GROUP]
+                for run_log in logs:
+                    del self._dirty[run_log.run.id]
+                await self._flush(logs)
+
+    async def _flush(self, logs: Sequence[RunLog]) -> None:
+        taken = [(run_log, *run_log.take()) for run_log in logs]
+        for run_log, _, _ in taken:
+            run_log.in_flight = True
+        result = await self._write([flush for _, flush, _ in taken])
+        lost = set(result.lost)
+        for run_log, flush, waiting in taken:
+            run_log.in_flight = False
+            failure: Exception | None = None
+            if flush.run_id in lost:
+                failure = LeaseLost()
+            elif flush.run_id in result.rejected:
+                failure = RecordRejected(result.rejected[flush.run_id])
+            if failure is None:
+                run_log.feed.publish(flush.entries, ended=flush.end is not None)
+            else:
+                log.error("run stopped", run_id=str(flush.run_id), why=repr(failure))
+                run_log.fail(failure)
+                if isinstance(failure, LeaseLost):
+                    run_log.feed.close()
+            for future in (*waiting, *run_log.settled()):
+                if not future.done():
+                    future.set_exception(failure) if failure else future.set_result(None)
+            if flush.end is not None or flush.run_id in lost:
+                self._feeds.drop(flush.run_id)
+        if result.started:
+            self._on_started(result.started)
+
+    async def _write(self, flushes: Sequence[Flush]) -> FlushResult:
+        """Write the group, however long the database is away: what was said must not be lost."""
+        tries = 0
+        while True:
+            try:
+                result = await self._store.flush(flushes)
+            except Unavailable as away:
+                if not self.paused:
+                    log.warning("database away, runs pause", why=away.detail)
+                self.paused = True
+                await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
+                tries += 1
+            except Exception as bug:
+                # Not the data's fault and not the database's state: stop these runs rather than the recorder.
+                log.exception("flush failed")
+                return FlushResult(rejected={flush.run_id: repr(bug) for flush in flushes})
+            else:
+                self.paused = False
+                return result
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let everything that waits be written, within a time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._dirty:
+                    self._wake.set()
+                    await asyncio.sleep(0.01)
