@@ -1,0 +1,200 @@
+"""The bodies of operate and act, as clients send them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import PydanticCustomError
+
+from app.core.operate.lifecycle import LifecycleBody
+
+MAX_ACTIONS = 128
+"""Tool calls of one run."""
+MAX_IMAGES = 20
+
+ActionStrategy = Literal["concurrent", "sequential"]
+HandleValidation = Literal["return_value", "return_none", "raise"]
+IfBusy = Literal["enqueue", "reject", "interrupt", "rollback"]
+Tools = bool | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=1_000)]
+"""True for all, false for none, or names."""
+
+NOT_OFFERED = "Not offered by this version."
+
+
+_SCHEMA_INSTEAD = "give a JSON Schema as `response_format`"
+_STORED_INSTEAD = "everything is kept in Postgres and read under /v1/runs and /v1/branches"
+
+REMOVED: Final[Mapping[str, str]] = {
+    "operative": "the schemas follow from `response_format`, `reason` and `actions`",
+    "request_model": _SCHEMA_INSTEAD,
+    "operative_model": _SCHEMA_INSTEAD,
+    "imodel": "name a registered model as `chat_model`",
+    "persist_dir": _STORED_INSTEAD,
+    "snapshot_dir": _STORED_INSTEAD,
+}
+"""Names that are refused, each with what to do instead."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Instruct(_Body):
+    """The instruction with its choices in one object."""
+
+    instruction: Any = Field(None, description="What the model is asked; usually text, any JSON value.")
+    guidance: Any = Field(None, description="How it should go about it.")
+    context: Any = Field(None, description="What it should know.")
+    reason: bool | None = None
+    actions: bool | None = None
+    action_strategy: ActionStrategy | None = None
+
+
+class CallParams(_Body):
+    """How a batch of tool calls is made."""
+
+    retry_attempts: int = Field(0, ge=0, description="Only 0 is offered by this version.")
+    retry_initial_delay: float = Field(0, ge=0, description="Only 0 is offered by this version.")
+    retry_backoff: float = Field(1, ge=0, description="Only 1 is offered by this version.")
+    retry_timeout: float | None = Field(
+        None, gt=0, le=3_600, description="Seconds that one call may take; then it has failed with TIMEOUT."
+    )
+    max_concurrent: int | None = Field(None, ge=1, le=MAX_ACTIONS, description="Calls at the same time.")
+    throttle_period: float | None = Field(None, ge=0, description=NOT_OFFERED)
+    output_dropna: bool = Field(
+        True, description="Leaves out slots without a response, of which this service has none."
+    )
+    return_exceptions: bool = Field(False, description="Only false is offered by this version.")
+
+
+class FieldModel(_Body):
+    """A further field of the result."""
+
+    name: str
+    schema_: dict[str, Any] = Field(alias="schema")
+    nullable: bool = False
+    listable: bool = False
+
+
+class OperateRequest(_Body):
+    """Ask a model, have its answer validated, and run the tools it asks for."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "instruction": "What is 19 + 23?",
+                    "actions": True,
+                    "tools": ["add"],
+                    "response_format": {
+                        "type": "object",
+                        "properties": {"answer": {"type": "integer"}},
+                        "required": ["answer"],
+                    },
+                    "lifecycle": {"timeout": {"total_ms": 60000}},
+                }
+            ]
+        }
+    )
+
+    instruction: Any = Field(None, description="What the model is asked; usually text, any JSON value.")
+    guidance: Any = Field(None, description="How it should go about it.")
+    context: Any = Field(None, description="What it should know.")
+    instruct: Instruct | None = Field(
+        None, description="The same in one object; what both say must agree, and each fills the other's gaps."
+    )
+    chat_model: str | None = Field(None, description="Name of a registered model; the branch's by default.")
+    parse_model: str | None = Field(None, description=NOT_OFFERED)
+    model_options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Sampling options in the provider's own words.",
+        examples=[{"temperature": 0}],
+    )
+    response_format: dict[str, Any] | None = Field(
+        None, description="JSON Schema 2020-12 that the answer has to satisfy."
+    )
+    response_fields: dict[str, Any] | None = Field(None, description=NOT_OFFERED)
+    handle_validation: HandleValidation = Field(
+        "return_value",
+        description="What becomes of an answer that does not satisfy it: it is returned as it came, null is "
+        "returned, or the request ends with a problem.",
+    )
+    validate_: bool = Field(True, alias="validate", description="False accepts any JSON as the answer.")
+    skip_validation: bool = Field(
+        False, description="The answer's text is the result: nothing is read from it, and no tool runs."
+    )
+    reason: bool | None = Field(None, description="Asks for the reasoning beside the answer.")
+    field_models: list[FieldModel] | None = Field(None, description=NOT_OFFERED)
+    actions: bool | None = Field(None, description="Lets the model ask for tool calls.")
+    invoke_actions: bool = Field(True, description="False offers no tools and runs none.")
+    tools: Tools | None = Field(
+        None,
+        description="True for all tools of the branch, false for none, or names; absent is the branch's.",
+    )
+    tool_schemas: list[dict[str, Any]] | None = Field(None, description=NOT_OFFERED)
+    action_strategy: ActionStrategy | None = Field(
+        None, description="Absent is what `instruct` says, else concurrent."
+    )
+    call_params: CallParams | None = None
+    suppress_errors: bool = Field(
+        True, description="False ends the request with a problem when a tool call or the run fails."
+    )
+    verbose_action: bool = Field(False, description="Logs a preview of each call's arguments.")
+    dedupe_actions: bool = Field(False, description="Only false is offered by this version.")
+    images: Annotated[list[str], Field(max_length=MAX_IMAGES)] = Field(
+        default_factory=list, description="http, https or data URLs."
+    )
+    image_detail: Literal["auto", "low", "high"] = Field(
+        "auto", description="Only auto is offered by this version."
+    )
+    sender: str | None = Field(None, description=NOT_OFFERED)
+    recipient: str | None = Field(None, description=NOT_OFFERED)
+    progression: list[str] | None = Field(None, description=NOT_OFFERED)
+    clear_messages: bool = Field(False, description="Only false is offered by this version.")
+    include_token_usage_to_model: bool = Field(False, description="Only false is offered by this version.")
+    stream_persist: bool = Field(False, description="Only false is offered by this version.")
+    middle: str | None = Field(None, description="Only communicate is offered by this version.")
+    if_busy: IfBusy = Field(
+        "enqueue",
+        description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
+        "rollback are not offered by this version.",
+    )
+    lifecycle: LifecycleBody | None = Field(None, description="Overrides the branch's, field by field.")
+
+    operative: SkipJsonSchema[Any] = None
+    request_model: SkipJsonSchema[Any] = None
+    operative_model: SkipJsonSchema[Any] = None
+    imodel: SkipJsonSchema[Any] = None
+    persist_dir: SkipJsonSchema[Any] = None
+    snapshot_dir: SkipJsonSchema[Any] = None
+
+    @field_validator(*REMOVED, mode="before")
+    @classmethod
+    def _refuse_removed(cls, value: Any, info: ValidationInfo) -> NoReturn:
+        guidance = REMOVED[info.field_name or ""]
+        raise PydanticCustomError("removed_option", "not an option here: {guidance}", {"guidance": guidance})
+
+
+class ActRequest(_Body):
+    """Run tool calls on a branch, without a model."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"requests": [{"function": "add", "arguments": {"a": 19, "b": 23}}]}],
+        }
+    )
+
+    requests: list[Any] | dict[str, Any] = Field(
+        description="Objects with `function` and `arguments`, or a single one. Arguments that are no object "
+        "make a failed call; null and an empty text mean none.",
+    )
+    strategy: ActionStrategy = "concurrent"
+    suppress_errors: bool = Field(
+        True, description="False ends the request with a problem when a call fails."
+    )
+    verbose_action: bool = Field(False, description="Logs a preview of each call's arguments.")
+    call_params: CallParams | None = None
+    if_busy: IfBusy = "enqueue"

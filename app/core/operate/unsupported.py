@@ -1,0 +1,87 @@
+"""Options that the contract names and this version does not carry out: refused by name, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.core.errors import FieldError, UnsupportedOption
+from app.core.json_text import pointer
+
+Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
+"""Path of an option -> the values of it that ask for nothing we do not do."""
+
+_NOTHING: Final = (None,)
+
+LIFECYCLE: Final[Accepted] = {
+    ("guardrails",): (None, "none", []),
+    ("drift",): (None, False),
+    ("continue_from_last_good_token",): (None, False),
+    ("retry", "should_retry"): _NOTHING,
+    ("retry", "calculate_delay"): _NOTHING,
+}
+
+ACT: Final[Accepted] = {
+    ("call_params", "retry_attempts"): (0,),
+    ("call_params", "retry_initial_delay"): (0,),
+    ("call_params", "retry_backoff"): (1,),
+    ("call_params", "throttle_period"): (None, 0),
+    ("call_params", "return_exceptions"): (False,),
+    ("if_busy",): ("enqueue", "reject"),
+}
+
+OPERATE: Final[Accepted] = {
+    **ACT,
+    ("parse_model",): _NOTHING,
+    ("response_fields",): _NOTHING,
+    ("field_models",): (None, []),
+    ("tool_schemas",): (None, []),
+    ("dedupe_actions",): (False,),
+    ("image_detail",): ("auto",),
+    ("sender",): _NOTHING,
+    ("recipient",): _NOTHING,
+    ("progression",): _NOTHING,
+    ("clear_messages",): (False,),
+    ("include_token_usage_to_model",): (False,),
+    ("stream_persist",): (False,),
+    ("middle",): (None, "communicate"),
+    **{("lifecycle", *path): values for path, values in LIFECYCLE.items()},
+}
+
+
+def refuse_unsupported(body: Mapping[str, Any], accepted: Accepted, *, at: str = "") -> None:
+    """Raise `UnsupportedOption` naming every option of `body` that asks for what is not offered.
+
+    `body` holds what the client sent and nothing else (`model_dump(exclude_unset=True)`).
+    """
+    faults = [
+        FieldError(at + pointer(*path), _told(path, values), "unsupported_option")
+        for path, values in accepted.items()
+        if _asks(body, path, values)
+    ]
+    if faults:
+        names = ", ".join(fault.pointer.removeprefix("/").replace("/", ".") for fault in faults)
+        raise UnsupportedOption(f"not offered by this version: {names}", errors=faults)
+
+
+def _asks(body: Any, path: tuple[str, ...], values: tuple[Any, ...]) -> bool:
+    for step in path:
+        if not isinstance(body, Mapping) or step not in body:
+            return False
+        body = body[step]
+    return not any(_equal(body, value) for value in values)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    # False is 0 to Python, but not to a client.
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _told(path: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    rest = [_as_json(value) for value in values if value is not None]
+    only = f"only {' or '.join(rest)} is" if rest else "it is not"
+    return f"{path[-1]!r} asks for what this version does not do; {only} accepted"
+
+
+def _as_json(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value).replace("'", '"')
