@@ -40,6 +40,13 @@ class Tick:
 
 
 @dataclass(slots=True)
+class Held:
+    """We did not read for a while (the log was behind), so the token limits do not count that time."""
+
+    ms: float
+
+
+@dataclass(slots=True)
 class Abort:
     """Somebody wants the stream to end."""
 
@@ -56,4 +63,4 @@ class Answer:
     duration_ms: float = 0.0
 
 
-Input = Begin | Opened | Closed | Failed | Tick | Abort | Answer | Chunk
+Input = Begin | Opened | Closed | Failed | Tick | Held | Abort | Answer | Chunk

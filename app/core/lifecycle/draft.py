@@ -1,0 +1,69 @@
+"""What one attempt has said so far, and whether it is an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.core.chunks import FinishReason
+from app.core.lifecycle import faults
+from app.core.lifecycle.faults import Failure, Trouble
+from app.core.lifecycle.toolcalls import ToolCall, ToolCallParts
+
+
+class Draft:
+    """The pieces of one attempt; they are joined only when somebody asks."""
+
+    __slots__ = ("finish_reason", "finish_reason_raw", "reasonings", "refusals", "texts", "tool_parts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        """None of them empty."""
+        self.reasonings: list[str] = []
+        self.refusals: list[str] = []
+        self.tool_parts = ToolCallParts()
+        self.finish_reason: str | None = None
+        self.finish_reason_raw: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The visible answer."""
+        return "".join(self.texts)
+
+    def finish(self, reason: FinishReason) -> None:
+        """Note why the model stopped; a word that is not known never hides one that is."""
+        if reason.reason is not None or self.finish_reason is None:
+            self.finish_reason, self.finish_reason_raw = reason.reason, reason.raw
+
+    def conclude(self, *, end_mark: bool, new_id: Callable[[], str]) -> list[ToolCall] | Failure:
+        """Judge the draft as a whole answer: its tool calls, or why it is none.
+
+        `end_mark` says whether the wire's own sign of completeness was seen; `new_id` names calls that came
+        without an id.
+        """
+        if not end_mark and self.finish_reason_raw is None:
+            return Failure(faults.TRUNCATED, "the answer ended before it was complete")
+        refusal = "".join(self.refusals)
+        if refusal.strip() or self.finish_reason == "refusal":
+            return Failure(faults.REFUSAL, "the model refused", detail={"refusal": refusal})
+        calls, bad = self.tool_parts.joined(new_id)
+        cut = _CUT_SHORT.get(self.finish_reason or "")
+        if cut is not None and not calls and not self.text.strip():
+            return Failure(cut[0], cut[1])
+        if bad is not None:
+            detail = {"index": bad.index, "function": bad.name, "arguments": bad.raw[:_PREVIEW]}
+            return Failure(faults.TOOL_ARGUMENTS, str(bad), detail=detail)
+        return calls
+
+    def is_empty(self) -> bool:
+        """Whether the text is nothing, blank, or one character over and over (ten times at least)."""
+        text = self.text.strip()
+        return not text or (len(text) >= 10 and text == text[0] * len(text))
+
+
+_PREVIEW = 1_000
+"""How much of bad arguments an error shows, in code points."""
+
+_CUT_SHORT: dict[str, tuple[Trouble, str]] = {
+    "length": (faults.OUTPUT_TRUNCATED, "the token limit was reached before anything usable was said"),
+    "content_filter": (faults.CONTENT_FILTER, "the provider's content filter left nothing usable"),
+}

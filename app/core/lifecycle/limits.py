@@ -1,0 +1,114 @@
+"""When a stream has waited long enough; all times are readings of the caller's clock in milliseconds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from app.core.lifecycle.options import TimeoutOptions
+
+
+class Limit(StrEnum):
+    """What has run out."""
+
+    INITIAL = "initial"
+    INTER = "inter"
+    PAUSE = "pause"
+    """The pause before a retry."""
+    TOTAL = "total"
+
+
+class Limits:
+    """The clocks of one session.
+
+    A token only stores a number (`progress_ms`); when the next limit strikes is worked out when asked for.
+    """
+
+    __slots__ = (
+        "_alive_cap_ms",
+        "_alive_ms",
+        "_asked_ms",
+        "_initial_ms",
+        "_inter_ms",
+        "_resume_ms",
+        "_total_at_ms",
+        "_total_ms",
+        "progress_ms",
+    )
+
+    def __init__(self, options: TimeoutOptions) -> None:
+        self._initial_ms = options.initial_ms
+        self._inter_ms = options.inter_ms
+        self._total_ms = options.total_ms
+        self._alive_cap_ms = options.alive_ms
+        self._total_at_ms: float | None = None
+        self._asked_ms: float | None = None
+        self._resume_ms: float | None = None
+        self._alive_ms = 0.0
+        self.progress_ms: float | None = None
+        """When the answer last came forward; None before its first sign, and when no answer is read."""
+
+    def begin(self, now_ms: float) -> None:
+        """The session begins."""
+        if self._total_ms is not None:
+            self._total_at_ms = now_ms + self._total_ms
+
+    def ask(self, now_ms: float) -> None:
+        """A model server is asked."""
+        self._asked_ms, self.progress_ms, self._resume_ms = now_ms, None, None
+
+    def alive(self, now_ms: float) -> None:
+        """The server gave a sign of life without coming forward."""
+        self._alive_ms = now_ms
+
+    def pause(self, until_ms: float) -> None:
+        """Nothing is read until then."""
+        self.rest()
+        self._resume_ms = until_ms
+
+    def rest(self) -> None:
+        """Nothing is read and nothing is waited for."""
+        self._asked_ms = self.progress_ms = self._resume_ms = None
+
+    def end(self) -> None:
+        """The session is over."""
+        self.rest()
+        self._total_at_ms = None
+
+    def hold(self, ms: float) -> None:
+        """We did not read for so long, so the time does not count against the server."""
+        if self.progress_ms is not None:
+            self.progress_ms += ms
+            self._alive_ms += ms
+        elif self._asked_ms is not None:
+            self._asked_ms += ms
+
+    @property
+    def deadline_ms(self) -> float | None:
+        """When the next limit strikes; None when none runs."""
+        times = [at for at in (self._total_at_ms, self._resume_ms, self._silence_ms()) if at is not None]
+        return min(times) if times else None
+
+    def struck(self, now_ms: float) -> Limit | None:
+        """The limit that has been reached, the gravest first."""
+        if _reached(self._total_at_ms, now_ms):
+            return Limit.TOTAL
+        if _reached(self._resume_ms, now_ms):
+            return Limit.PAUSE
+        if _reached(self._silence_ms(), now_ms):
+            return Limit.INITIAL if self.progress_ms is None else Limit.INTER
+        return None
+
+    def _silence_ms(self) -> float | None:
+        """When the server will have been silent for too long."""
+        if self.progress_ms is not None:
+            if self._inter_ms is None:
+                return None
+            by_life = min(self._alive_ms + self._inter_ms, self.progress_ms + self._alive_cap_ms)
+            return max(self.progress_ms + self._inter_ms, by_life)
+        if self._asked_ms is None or self._initial_ms is None:
+            return None
+        return self._asked_ms + self._initial_ms
+
+
+def _reached(at_ms: float | None, now_ms: float) -> bool:
+    return at_ms is not None and now_ms >= at_ms

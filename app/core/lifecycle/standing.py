@@ -1,0 +1,150 @@
+"""Where one session stands: the facts that its handlers read and change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from app.core.chunks import UsageReport
+from app.core.events.base import Callback
+from app.core.lifecycle.draft import Draft
+from app.core.lifecycle.limits import Limits
+from app.core.lifecycle.options import LifecycleOptions
+from app.core.lifecycle.outage import Outage
+from app.core.lifecycle.table import State, step
+from app.core.lifecycle.tally import AttemptUsage, Tally
+from app.core.lifecycle.toolcalls import ToolCall
+from app.core.lifecycle.verdict import Spent
+
+Purpose = Literal["main", "repair", "voter"]
+
+UNDER_WAY: Final = frozenset(
+    {
+        State.WAITING_FOR_TOKEN,
+        State.STREAMING,
+        State.TOOL_CALL_DETECTED,
+        State.CONTINUATION_MATCHING,
+        State.CHECKPOINT_VERIFYING,
+    }
+)
+"""The states in which a model stream is open or being opened."""
+
+
+class Standing:
+    """Everything that is known about a session."""
+
+    __slots__ = (
+        "attempt",
+        "calls_left",
+        "draft",
+        "draw",
+        "fallback_index",
+        "first_token",
+        "last_pause_ms",
+        "limits",
+        "models",
+        "opened",
+        "openings",
+        "options",
+        "outage",
+        "purpose",
+        "spent",
+        "state",
+        "steady",
+        "tally",
+        "tool_calls",
+    )
+
+    def __init__(
+        self,
+        options: LifecycleOptions,
+        *,
+        models: int,
+        draw: Callable[[], float],
+        purpose: Purpose = "main",
+        calls_left: int = 20,
+    ) -> None:
+        """`models` counts the primary and its fallbacks; `draw` gives random numbers from 0 up to 1;
+        `calls_left` is how many streams the run may still open.
+        """
+        self.options = options
+        self.models = models
+        self.draw = draw
+        self.purpose = purpose
+        self.calls_left = calls_left
+        self.state = State.INIT
+        self.attempt = 1
+        """Which attempt on the present model, 1-based."""
+        self.fallback_index = 0
+        """The present model: 0 is the primary."""
+        self.openings = 0
+        """Attempts opened over all models."""
+        self.tool_calls: list[ToolCall] = []
+        """The calls that the model asks for, by index; empty before COMPLETE."""
+        self.draft = Draft()
+        self.limits = Limits(options.timeout)
+        self.outage = Outage()
+        self.tally = Tally()
+        self.spent = Spent()
+        self.last_pause_ms = 0.0
+        """The back-off before the last retry of the present model."""
+        self.opened = False
+        """Whether the present attempt's answer has begun."""
+        self.first_token = True
+        """Whether the next token is the first of its attempt."""
+        self.steady = False
+        """Whether a text chunk is now a TOKEN and nothing else."""
+
+    @property
+    def deadline_ms(self) -> float | None:
+        """When a `Tick` must be fed if nothing else happens before; None when nothing is waited for."""
+        return self.limits.deadline_ms
+
+    @property
+    def text(self) -> str:
+        """The answer so far, as a client that obeys `contentOffset` sees it."""
+        return self.draft.text
+
+    @property
+    def token_count(self) -> int:
+        """Text chunks that make up `text`."""
+        return len(self.draft.texts)
+
+    @property
+    def reasoning(self) -> str:
+        """The present attempt's reasoning."""
+        return "".join(self.draft.reasonings)
+
+    @property
+    def refusal(self) -> str:
+        """The text in which the model refused."""
+        return "".join(self.draft.refusals)
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model stopped, in our words; None when it did not say or the word is not known."""
+        return self.draft.finish_reason
+
+    @property
+    def finish_reason_raw(self) -> str | None:
+        """Why the model stopped, in the provider's word."""
+        return self.draft.finish_reason_raw
+
+    @property
+    def usage(self) -> UsageReport | None:
+        """Token counts of all attempts together; None where no server reported any."""
+        return self.tally.usage()
+
+    @property
+    def usages(self) -> list[AttemptUsage]:
+        """The same, attempt by attempt."""
+        return self.tally.usages
+
+    def enter(self, state: State) -> None:
+        """Change the state. Raises `IllegalTransition`, and changes nothing, where the table has no edge."""
+        self.state = step(self.state, state)
+        self.steady = False
+
+    def on_start(self, *, is_retry: bool) -> Callback:
+        """The callback that tells of the present attempt."""
+        return Callback("on_start", (self.attempt, is_retry, self.fallback_index > 0))

@@ -1,0 +1,78 @@
+"""The figures of one session, over all its attempts and models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core.chunks import UsageReport
+from app.core.events.session import SessionSummary
+from app.core.lifecycle.effects import StreamError
+
+
+@dataclass(slots=True)
+class AttemptUsage:
+    """What one attempt was reported to have used."""
+
+    fallback_index: int
+    attempt: int
+    usage: UsageReport
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts that no fallback resets."""
+
+    began_ms: float = 0.0
+    model_retries: int = 0
+    """Retries because of the answer itself."""
+    network_retries: int = 0
+    """All other retries."""
+    usages: list[AttemptUsage] = field(default_factory=list)
+    """One for each attempt whose server reported any, in order."""
+    causes: list[StreamError] = field(default_factory=list)
+    """The last error of each model that was given up."""
+
+    def report(self, fallback_index: int, attempt: int, usage: UsageReport) -> None:
+        """Note a usage report; it replaces an earlier one of the same attempt."""
+        if self.usages:
+            last = self.usages[-1]
+            if (last.fallback_index, last.attempt) == (fallback_index, attempt):
+                last.usage = usage
+                return
+        self.usages.append(AttemptUsage(fallback_index, attempt, usage))
+
+    def usage(self) -> UsageReport | None:
+        """The sum over all attempts; None where no server reported any."""
+        if not self.usages:
+            return None
+        return UsageReport(
+            sum(entry.usage.input_tokens for entry in self.usages),
+            sum(entry.usage.output_tokens for entry in self.usages),
+        )
+
+    def state(self, token_count: int, content_length: int, fallback_index: int) -> dict[str, Any]:
+        """What on_complete is given; the text stands in the log already, so only its length is said."""
+        return {
+            "content": None,
+            "contentRef": {"length": content_length},
+            "tokenCount": token_count,
+            "checkpoint": "",
+            "modelRetryCount": self.model_retries,
+            "networkRetryCount": self.network_retries,
+            "fallbackIndex": fallback_index,
+        }
+
+    def summary(self, token_count: int, fallback_index: int, now_ms: float) -> SessionSummary:
+        """The last event of the session."""
+        return SessionSummary(
+            duration=round(now_ms - self.began_ms),
+            token_count=token_count,
+            start_ts=round(self.began_ms),
+            end_ts=round(now_ms),
+            drift_detected=False,
+            guardrail_violations=0,
+            fallback_depth=fallback_index,
+            retry_count=self.model_retries + self.network_retries,
+            checkpoints_created=0,
+        )

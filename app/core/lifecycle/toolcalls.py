@@ -1,0 +1,130 @@
+"""Join the fragments of tool calls and read their arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from app.core.chunks import ToolCallDelta
+
+MAX_DEPTH: Final = 100
+"""Deepest nesting of arguments; deeper ones cannot be relied on to be stored or sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One complete call that the model asks for."""
+
+    index: int
+    """Position in the answer, from 0."""
+    id: str
+    """The provider's id, or one made here where it sends none."""
+    name: str
+    arguments: dict[str, Any]
+    raw: str
+    """The arguments as the model wrote them; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that cannot be run as the model wrote it."""
+
+    index: int
+    name: str
+    raw: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"tool call {self.index} ({self.name or 'without a name'}): {self.why}"
+
+
+@dataclass(slots=True)
+class _Parts:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class ToolCallParts:
+    """The calls of one answer while they arrive."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: dict[int, _Parts] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, delta: ToolCallDelta) -> None:
+        """Take one fragment; a name or id that is repeated, or follows as "", changes nothing."""
+        parts = self._parts.get(delta.index)
+        if parts is None:
+            parts = self._parts[delta.index] = _Parts()
+        parts.id = parts.id or delta.id or ""
+        parts.name = parts.name or delta.name or ""
+        if delta.arguments:
+            parts.arguments.append(delta.arguments)
+
+    def joined(self, new_id: Callable[[], str]) -> tuple[list[ToolCall], BadCall | None]:
+        """The calls by index, up to the first that cannot be run, and what is wrong with that one.
+
+        `new_id` is asked for each call that came without an id.
+        """
+        calls: list[ToolCall] = []
+        for index, parts in sorted(self._parts.items()):
+            raw = "".join(parts.arguments)
+            if not parts.name:
+                return calls, BadCall(index, parts.name, raw, "no function is named")
+            try:
+                arguments = read_arguments(raw)
+            except ValueError as error:
+                return calls, BadCall(index, parts.name, raw, str(error))
+            calls.append(ToolCall(index, parts.id or new_id(), parts.name, arguments, raw))
+        return calls, None
+
+
+def read_arguments(raw: str) -> dict[str, Any]:
+    """Arguments as an object; none at all and `null` mean `{}`. Raises ValueError saying what is wrong."""
+    if not raw.strip():
+        return {}
+    try:
+        value = json.loads(raw, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError(f"the arguments are nested deeper than {MAX_DEPTH}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the arguments are not JSON: {error.msg} at character {error.pos}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("the arguments are not a JSON object")
+    _check_depth(value)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        # A check and the tool could each read another copy.
+        raise ValueError("a key appears twice in one object of the arguments")
+    return made
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"the arguments hold {word}, which is not JSON")
+
+
+def _check_depth(value: Any) -> None:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(f"the arguments are nested deeper than {MAX_DEPTH}")

@@ -1,0 +1,259 @@
+"""Drive a stream machine through a script, synchronously and on a virtual clock.
+
+A script is a list of steps in the form of tests/data/flows.json: `text`, `tool_call`, `wait_ms`,
+`open_wait_ms`, `error` and `end`, and besides `reasoning`, `refusal`, `usage`, `keep_alive`, `finish` (a
+reason without an end mark) and `hold_ms` (we do not read for so long). A script that runs out is a
+connection that closes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.core import chunks
+from app.core.events.base import Callback, Event
+from app.core.events.session import Token
+from app.core.faults import Fault, FaultKind
+from app.core.lifecycle.delays import Strategy
+from app.core.lifecycle.effects import Close, Finish, Open, Position
+from app.core.lifecycle.inputs import Abort, Begin, Closed, Failed, Held, Input, Opened, Tick
+from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, RetryOptions, TimeoutOptions
+
+Step = Mapping[str, Any]
+Scripts = Sequence[Sequence[Sequence[Step]]]
+"""What model i yields at its j-th attempt; the last attempt repeats."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """One event as it was recorded."""
+
+    event: Event
+    attempt: int
+    fallback_index: int
+    at_ms: float
+
+
+@dataclass(slots=True)
+class Trace:
+    """All that came out of a session."""
+
+    seen: list[Seen] = field(default_factory=list)
+    opens: list[Open] = field(default_factory=list)
+    closes: int = 0
+    finish: Finish | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        """The events, in order."""
+        return [entry.event for entry in self.seen]
+
+    def types(self) -> list[str]:
+        """Their types."""
+        return [event.type for event in self.events]
+
+    def lines(self) -> list[tuple[str, Any]]:
+        """Events as (type, meta) and callbacks as ("->name", args), in order, `on_token` included."""
+        lines: list[tuple[str, Any]] = []
+        for event in self.events:
+            lines.append((event.type, event.meta()))
+            if isinstance(event, Token):
+                lines.append(("->on_token", [event.text]))
+            lines += [(f"->{callback.name}", list(callback.args)) for callback in event.callbacks]
+        return lines
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The metas of all events of a type."""
+        return [event.meta() for event in self.events if event.type == kind]
+
+    def callbacks(self, name: str) -> list[Callback]:
+        """All callbacks of a name."""
+        return [callback for event in self.events for callback in event.callbacks if callback.name == name]
+
+    def client_text(self) -> str:
+        """The text as a client keeps it: TOKENs joined, cut at every `contentOffset`."""
+        text = ""
+        for event in self.events:
+            meta = event.meta()
+            if "contentOffset" in meta:
+                text = text[: meta["contentOffset"]]
+            if isinstance(event, Token):
+                text += event.text
+        return text
+
+
+class StreamDriver:
+    """Does what the machine asks, from scripts instead of model servers."""
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        scripts: Scripts,
+        *,
+        abort_after_tokens: int | None = None,
+        abort_at_ms: float | None = None,
+        start_ms: float = 0.0,
+    ) -> None:
+        self.machine = machine
+        self.trace = Trace()
+        self.now_ms = start_ms
+        self._scripts = scripts
+        self._abort_after_tokens = abort_after_tokens
+        self._abort_at_ms = abort_at_ms
+        self._steps: deque[Step] | None = None
+        self._opened = False
+        self._place = Position(0, 0)
+
+    def run(self) -> Trace:
+        """Drive the session from `Begin` to `Finish`."""
+        self.feed(Begin())
+        while self.trace.finish is None:
+            if self._abort_after_tokens is not None and self._tokens() >= self._abort_after_tokens:
+                self._abort_after_tokens = None
+                self.feed(Abort("user"))
+            elif self._steps is None:
+                deadline_ms = self.machine.deadline_ms
+                assert deadline_ms is not None, "the machine waits for nothing"
+                self._pass(deadline_ms - self.now_ms)
+            else:
+                self._step(self._steps)
+        return self.trace
+
+    def feed(self, item: Input) -> None:
+        """Feed one input now and do what the machine asks."""
+        for effect in self.machine.feed(item, self.now_ms):
+            assert self.trace.finish is None, "an effect after Finish"
+            match effect:
+                case Position():
+                    self._place = effect
+                case Open():
+                    assert self._steps is None, "two streams open at once"
+                    self.trace.opens.append(effect)
+                    attempts = self._scripts[effect.fallback_index]
+                    self._steps = deque(attempts[min(effect.attempt, len(attempts)) - 1])
+                    self._opened = False
+                case Close():
+                    self.trace.closes += 1
+                    self._steps = None
+                case Finish():
+                    self.trace.finish = effect
+                case Event():
+                    place = self._place
+                    self.trace.seen.append(Seen(effect, place.attempt, place.fallback_index, self.now_ms))
+                case _:
+                    raise AssertionError(f"unknown effect {effect!r}")
+
+    def _tokens(self) -> int:
+        return sum(isinstance(entry.event, Token) for entry in self.trace.seen)
+
+    def _step(self, steps: deque[Step]) -> None:
+        step: Step = steps.popleft() if steps else {"closed": True}
+        wait_ms = step.get("open_wait_ms") if not self._opened else None
+        if wait_ms is None and not self._opened and "error" not in step:
+            self._opened = True
+            steps.appendleft(step)
+            self.feed(Opened("openai"))
+            return
+        wait_ms = wait_ms if wait_ms is not None else step.get("wait_ms", step.get("hold_ms"))
+        if wait_ms is not None:
+            self._wait(steps, step, wait_ms)
+        elif "error" in step or "closed" in step:
+            self._steps = None
+            self.feed(Failed(fault_of(step["error"])) if "error" in step else Closed())
+        else:
+            for chunk in chunks_of(step):
+                self.feed(chunk)
+
+    def _wait(self, steps: deque[Step], step: Step, wait_ms: float) -> None:
+        if "hold_ms" in step:
+            self.now_ms += wait_ms
+            self.feed(Held(wait_ms))
+            return
+        rest_ms = self._pass(wait_ms)
+        if rest_ms > 0:
+            steps.appendleft({**step, next(iter(step)): rest_ms})
+
+    def _pass(self, ms: float) -> float:
+        """Let time pass until a limit or the abort strikes; give what is left of it."""
+        until_ms = self.now_ms + ms
+        limit_ms = self.machine.deadline_ms
+        if self._abort_at_ms is not None and self._abort_at_ms <= min(until_ms, limit_ms or until_ms):
+            self.now_ms, self._abort_at_ms = max(self.now_ms, self._abort_at_ms), None
+            self.feed(Abort("user"))
+        elif limit_ms is not None and limit_ms <= until_ms:
+            self.now_ms = max(self.now_ms, limit_ms)
+            self.feed(Tick())
+        else:
+            self.now_ms = until_ms
+        return until_ms - self.now_ms
+
+
+def drive(
+    scripts: Scripts, options: LifecycleOptions | None = None, *, calls_left: int = 20, **how: Any
+) -> tuple[StreamMachine, Trace]:
+    """Run one session from its scripts; `how` goes to `StreamDriver`."""
+    machine = StreamMachine(
+        options or LifecycleOptions(), models=len(scripts), draw=lambda: 0.5, calls_left=calls_left
+    )
+    return machine, StreamDriver(machine, scripts, **how).run()
+
+
+def fault_of(error: Mapping[str, Any]) -> Fault:
+    """The fault that a script's `error` stands for."""
+    kind = FaultKind(error["kind"])
+    message = error.get("message", error.get("type", "failed"))
+    rest = {key: value for key, value in error.items() if key not in ("kind", "message")}
+    return Fault(kind, message, **rest)
+
+
+def chunks_of(step: Step) -> list[chunks.Chunk]:
+    """The chunks that a step of a script stands for."""
+    ((kind, value),) = step.items()
+    simple: dict[str, Callable[[str], chunks.Chunk]] = {
+        "text": chunks.TextDelta,
+        "reasoning": chunks.ReasoningDelta,
+        "refusal": chunks.RefusalDelta,
+    }
+    if kind in simple:
+        return [simple[kind](value)]
+    match kind:
+        case "tool_call":
+            return [chunks.ToolCallDelta(**value)]
+        case "usage":
+            return [chunks.UsageReport(**value)]
+        case "keep_alive":
+            return [chunks.KeepAlive()]
+        case "finish":
+            return [chunks.FinishReason(value, value)]
+        case "end":
+            reason = [] if value is None else [chunks.FinishReason(value, value)]
+            return [*reason, chunks.EndMark()]
+    raise ValueError(f"unknown step {kind!r}")
+
+
+def options_of(wire: Mapping[str, Any]) -> LifecycleOptions:
+    """The options of a golden flow; those that wait for a later version are left out."""
+    timeout, retry = wire.get("timeout"), wire.get("retry")
+    return LifecycleOptions(
+        timeout=NO_TIMEOUTS
+        if timeout is None
+        else TimeoutOptions(
+            initial_ms=timeout["initial_token_ms"],
+            inter_ms=timeout["inter_token_ms"],
+            total_ms=timeout.get("total_ms"),
+        ),
+        retry=NO_RETRIES
+        if retry is None
+        else RetryOptions(
+            attempts=retry["attempts"],
+            max_retries=retry["max_retries"],
+            base_delay_ms=retry.get("base_delay_ms", 1_000),
+            max_delay_ms=retry.get("max_delay_ms", 10_000),
+            strategy=Strategy(retry.get("strategy", "fixed-jitter")),
+        ),
+        detect_zero_tokens=wire["detect_zero_tokens"],
+    )
