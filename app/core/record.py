@@ -78,6 +78,19 @@ class TokenBlock:
             self.seq + skip, ts, self.stream, self.attempt, self.fallback, self.texts[skip:], delays
         )
 
+    def before(self, seq: int) -> TokenBlock:
+        """The part of the block whose events come before `seq`."""
+        keep = seq - self.seq
+        return TokenBlock(
+            self.seq,
+            self.ts,
+            self.stream,
+            self.attempt,
+            self.fallback,
+            self.texts[:keep],
+            self.delays[:keep],
+        )
+
 
 Entry = EventEntry | TokenBlock
 

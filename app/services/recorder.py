@@ -64,6 +64,11 @@ class RunLog:
         return self._seq
 
     @property
+    def last_ts(self) -> int:
+        """Time of the last event, milliseconds since the epoch."""
+        return self._ts
+
+    @property
     def backlog(self) -> bool:
         """Whether so much is uncommitted that the run should wait."""
         return len(self._entries) >= BACKLOG

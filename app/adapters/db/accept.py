@@ -10,7 +10,15 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db.columns import EVENT_WIDTH, entry_columns, transposed
-from app.core.errors import BranchBusy, Conflict, Invalid, NotFound, PreconditionFailed, TooMany
+from app.core.errors import (
+    BranchBusy,
+    Conflict,
+    Invalid,
+    KeyReused,
+    NotFound,
+    PreconditionFailed,
+    TooMany,
+)
 from app.core.record import Entry
 from app.ports.storage import Acceptance, Accepted, NewRun, Replayed, Stale
 
@@ -159,12 +167,6 @@ async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replaye
     if row["fingerprint"] != fingerprint:
         raise KeyReused("This Idempotency-Key was used with another body; use a new key for a new request.")
     return Replayed(row["run_id"])
-
-
-class KeyReused(Invalid):
-    """An idempotency key came back with another request."""
-
-    code = "idempotency_key_reused"
 
 
 class _QueueFull(TooMany):

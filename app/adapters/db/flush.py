@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, assert_never
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -78,23 +78,27 @@ appended AS (
 ),
 called AS (
     INSERT INTO function_calls (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function,
-                                action_request_id, status, arguments, raw_arguments, arguments_digest,
-                                provider_call_id, created_at, started_at)
+                                action_request_id, arguments, raw_arguments, arguments_digest,
+                                provider_call_id, created_at, started_at, status, duration, response, error,
+                                retryable, ended_at)
     SELECT c.id, c.project_id, c.run_id, c.branch_id, c.call_id, c.attempt, c.batch, c.index, c.function,
-           c.action_request_id, c.status, c.arguments::json, c.raw_arguments::json, c.arguments_digest,
-           c.provider_call_id, c.created_at, c.started_at
+           c.action_request_id, c.arguments::json, c.raw_arguments::json, c.arguments_digest,
+           c.provider_call_id, c.created_at, c.started_at, c.status, c.duration, c.response::json,
+           c.error::json, c.retryable, c.ended_at
     FROM unnest($47::uuid[], $48::uuid[], $49::uuid[], $50::uuid[], $51::uuid[], $52::smallint[], $53::int[],
                 $54::int[], $55::text[], $56::uuid[], $57::text[], $58::text[], $59::text[], $60::text[],
-                $61::text[], $62::timestamptz[], $63::timestamptz[])
+                $61::timestamptz[], $62::timestamptz[], $63::text[], $64::float8[], $65::text[], $66::text[],
+                $67::bool[], $68::timestamptz[])
         AS c (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function, action_request_id,
-              status, arguments, raw_arguments, arguments_digest, provider_call_id, created_at, started_at)
+              arguments, raw_arguments, arguments_digest, provider_call_id, created_at, started_at, status,
+              duration, response, error, retryable, ended_at)
     JOIN fence f ON f.id = c.run_id
 ),
 answered AS (
     UPDATE function_calls c SET status = a.status, duration = a.duration, response = a.response::json,
            error = a.error::json, retryable = a.retryable, ended_at = a.ended_at
-    FROM unnest($64::uuid[], $65::uuid[], $66::text[], $67::float8[], $68::text[], $69::text[], $70::bool[],
-                $71::timestamptz[])
+    FROM unnest($69::uuid[], $70::uuid[], $71::text[], $72::float8[], $73::text[], $74::text[], $75::bool[],
+                $76::timestamptz[])
         AS a (id, run_id, status, duration, response, error, retryable, ended_at)
     JOIN fence f ON f.id = a.run_id
     WHERE c.id = a.id AND c.status IN ('pending', 'processing')
@@ -128,7 +132,7 @@ def _log_columns(flushes: Sequence[Flush]) -> list[list[Any]]:
 
 _MESSAGE = attrgetter("kind", "sender", "recipient", "content", "action_request_id")
 _CALL = attrgetter(
-    *("call_id", "attempt", "batch", "index", "function", "action_request_id", "status", "arguments"),
+    *("call_id", "attempt", "batch", "index", "function", "action_request_id", "arguments"),
     *("raw_arguments", "arguments_digest", "provider_call_id"),
 )
 _CALL_END = attrgetter("status", "duration", "response", "error", "retryable", "ended_at")
@@ -143,21 +147,22 @@ def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
     calls: list[tuple[Any, ...]] = []
     call_ends: list[tuple[Any, ...]] = []
     for f in flushes:
+        # A call that begins and ends in one flush is inserted as it ended: one statement does not see its
+        # own inserts.
+        ends = {row.id: row for row in f.rows if isinstance(row, CallEnd)}
         for row in f.rows:
-            match row:
-                case NewMessage():
-                    messages.append((row.id, f.project_id, f.branch_id, f.run_id, *_MESSAGE(row), now))
-                case NewCall():
-                    place = (row.id, f.project_id, f.run_id, f.branch_id)
-                    calls.append((*place, *_CALL(row), now, row.started_at))
-                case CallEnd():
-                    call_ends.append((row.id, f.run_id, *_CALL_END(row)))
-                case _:
-                    assert_never(row)
+            if isinstance(row, NewMessage):
+                messages.append((row.id, f.project_id, f.branch_id, f.run_id, *_MESSAGE(row), now))
+            elif isinstance(row, NewCall):
+                end = ends.pop(row.id, None)
+                place = (row.id, f.project_id, f.run_id, f.branch_id)
+                state = _CALL_END(end) if end is not None else (row.status, *(None,) * 5)
+                calls.append((*place, *_CALL(row), now, row.started_at, *state))
+        call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ends.items()]
     return [
         *transposed(messages, 10),
         *transposed([_RUN_END(f.end) for f in flushes if f.end is not None], 15),
-        *transposed(calls, 17),
+        *transposed(calls, 22),
         *transposed(call_ends, 8),
     ]
 

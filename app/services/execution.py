@@ -1,0 +1,99 @@
+"""One run while this process executes it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from app.core.errors import AppError
+from app.core.events.base import Event
+from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
+from app.core.json_text import dumps
+from app.ports.storage import RunRecord
+from app.services.recorder import RunLog
+
+TERMINAL: dict[str, type[RunCompleted] | type[RunFailed] | type[RunCancelled] | type[RunExpired]] = {
+    "completed": RunCompleted,
+    "failed": RunFailed,
+    "cancelled": RunCancelled,
+    "expired": RunExpired,
+}
+
+
+class Stop:
+    """Tells everything that a run is waiting for that the run is to end. Set once."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def request(self, source: str) -> None:
+        """Ask for the end; `source` says who does: `user` or `shutdown`."""
+        if not self._future.done():
+            self._future.set_result(source)
+
+    @property
+    def source(self) -> str | None:
+        """Who asked, if anybody did."""
+        return self._future.result() if self._future.done() else None
+
+    @property
+    def requested(self) -> asyncio.Future[str]:
+        """Done as soon as somebody asks; to be waited for beside other things, never awaited alone."""
+        return self._future
+
+
+class Execution:
+    """A run, its open log, and how it is stopped."""
+
+    def __init__(self, run: RunRecord, run_log: RunLog) -> None:
+        self.run = run
+        self.log = run_log
+        self.stop = Stop()
+        self.streams = 0
+        """How many streams it has opened; the next one's index."""
+        self.calls: list[UUID] = []
+        """Its function calls, in the order in which they were proposed."""
+        self.usage: dict[str, Any] | None = None
+        """Token counts of all streams so far; None while no server has reported any."""
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the run's end is committed, or this process may write nothing more for it."""
+
+    def add_usage(self, input_tokens: int, output_tokens: int) -> None:
+        """Count the tokens of one more stream."""
+        before = self.usage or {"input_tokens": 0, "output_tokens": 0}
+        self.usage = {
+            "input_tokens": before["input_tokens"] + input_tokens,
+            "output_tokens": before["output_tokens"] + output_tokens,
+            "reported": True,
+        }
+
+    def finish(self, status: str, *, result: str | None = None, error: dict[str, Any] | None = None) -> None:
+        """Append the terminal event and the run's end; `result` is JSON text.
+
+        The result is stored with the run only, and joins the event's meta when that is read.
+        """
+        run = self.run
+        event: Event = TERMINAL[status](status=status, usage=self.usage, error=error)
+        self.log.event(event, more=f'{{"result":{result or "null"}}}')
+        run.status = status
+        run.function_calls = self.calls
+        run.result = result
+        run.error = None if error is None else dumps(error).decode()
+        run.usage = None if self.usage is None else dumps(self.usage).decode()
+        run.ended_at = datetime.fromtimestamp(self.log.last_ts / 1000, UTC)
+        self.log.end(run)
+
+
+def error_of(failure: AppError) -> dict[str, Any]:
+    """A refusal as the error of a run that could not tell its caller in time."""
+    out: dict[str, Any] = {
+        "code": failure.code,
+        "message": failure.detail,
+        "category": failure.category.value,
+        "retryable": failure.retryable,
+    }
+    if failure.errors:
+        out["detail"] = {"errors": [{"pointer": e.pointer, "message": e.message} for e in failure.errors]}
+    return out

@@ -1,0 +1,200 @@
+"""Execute the runs that this process holds, keep their leases, and take over what nobody holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from app.core.errors import AppError, Unavailable
+from app.core.record import Entry
+from app.ports.storage import RunRecord, RunStore
+from app.services.execution import Execution, error_of
+from app.services.recorder import LeaseLost, Recorder, RecordRejected
+
+BEAT_S = 1.0
+"""How often leases are renewed, intents looked for and lost runs claimed."""
+CLAIM_LIMIT = 50
+
+log = structlog.get_logger("executor")
+
+
+Work = Callable[[Execution], Awaitable[None]]
+"""Carries a run to its end: calls `execution.finish`, or raises."""
+
+
+class Executor:
+    """The tasks of the runs whose leases this process holds."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        recorder: Callable[[], Recorder],
+        resume: Work,
+        abandon: Work,
+    ) -> None:
+        """`resume` executes a run that had to queue; `abandon` ends the open calls of one that was lost."""
+        self._store = store
+        self._recorder = recorder
+        self._resume = resume
+        self._abandon = abandon
+        self._running: dict[UUID, Execution] = {}
+        self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def get(self, run_id: UUID) -> Execution | None:
+        """The run's execution, while it is here."""
+        return self._running.get(run_id)
+
+    def start(self, run: RunRecord, entries: Sequence[Entry], work: Work) -> Execution:
+        """Execute a run that was accepted with its first events."""
+        execution = self._hold(run, entries)
+        self._spawn(execution, work)
+        return execution
+
+    def take_up(self, runs: Sequence[RunRecord]) -> None:
+        """Execute runs that were queued until now."""
+        for run in runs:
+            self._spawn(self._hold(run, ()), self._resume)
+
+    async def arrival(self, run_id: UUID, timeout_s: float) -> None:
+        """Wait until a run is executed here, or the time is over."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self._expected.setdefault(run_id, set())
+        waiting.add(future)
+        try:
+            await asyncio.wait({future}, timeout=timeout_s)
+        finally:
+            waiting.discard(future)
+            if not waiting:
+                self._expected.pop(run_id, None)
+
+    def _hold(self, run: RunRecord, entries: Sequence[Entry]) -> Execution:
+        execution = Execution(run, self._recorder().open(run, entries))
+        self._running[run.id] = execution
+        for future in self._expected.get(run.id, ()):
+            if not future.done():
+                future.set_result(None)
+        return execution
+
+    def _spawn(self, execution: Execution, work: Work) -> None:
+        task = asyncio.create_task(self._to_the_end(execution, work), name=f"run {execution.run.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _to_the_end(self, execution: Execution, work: Work) -> None:
+        run = execution.run
+        try:
+            try:
+                await work(execution)
+            except (LeaseLost, RecordRejected):
+                raise
+            except AppError as refusal:
+                execution.finish("failed", error=error_of(refusal))
+            except Exception as bug:
+                log.exception("run failed by a bug", run_id=str(run.id))
+                execution.finish("failed", error=_internal(bug))
+            await execution.log.committed()
+        except LeaseLost:
+            log.warning("lease lost", run_id=str(run.id))
+        except RecordRejected as refusal:
+            await self._end_rejected(execution, refusal)
+        finally:
+            self._running.pop(run.id, None)
+            if not execution.done.done():
+                execution.done.set_result(None)
+
+    async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
+        """The database refused what the run had to say: end it from what is stored."""
+        run = execution.run
+        run.last_seq = execution.log.feed.last_seq
+        again = Execution(run, self._recorder().open(run))
+        error = {
+            "code": "RECORD_REJECTED",
+            "message": f"The database refused the run's data: {refusal}",
+            "category": "internal",
+            "retryable": False,
+        }
+        try:
+            await self._abandon(again)
+            again.finish("failed", error=error)
+            await again.log.committed()
+        except (LeaseLost, RecordRejected) as failure:
+            log.error("run could not be ended", run_id=str(run.id), why=repr(failure))
+        execution.log.feed.close()
+
+    async def work(self) -> None:
+        """Beat for ever; ends by cancellation."""
+        while True:
+            with contextlib.suppress(Unavailable):
+                await self._beat()
+            await asyncio.sleep(BEAT_S)
+
+    async def _beat(self) -> None:
+        leases = {run_id: execution.run.epoch for run_id, execution in self._running.items()}
+        if leases:
+            cancelled, lost = await self._store.renew(leases)
+            for run_id in cancelled:
+                self.cancel(run_id)
+            for run_id in lost:
+                self._forget(run_id, leases[run_id])
+        if self._stopping:
+            return
+        claimed = await self._store.claim(CLAIM_LIMIT)
+        self.take_up(claimed.started)
+        for run in claimed.orphans:
+            self._spawn(self._hold(run, ()), self._end_orphan)
+
+    def _forget(self, run_id: UUID, epoch: int) -> None:
+        execution = self._running.get(run_id)
+        # It may have ended since its lease was to be renewed; then nothing was lost.
+        if execution is not None and execution.run.epoch == epoch and not execution.run.ended:
+            execution.log.fail(LeaseLost())
+            execution.stop.request("shutdown")
+
+    async def _end_orphan(self, execution: Execution) -> None:
+        log.warning("run lost its process", run_id=str(execution.run.id))
+        await self._abandon(execution)
+        execution.finish(
+            "failed",
+            error={
+                "code": "PROCESS_LOST",
+                "message": "The process that executed the run was lost; ask again to repeat it.",
+                "category": "internal",
+                "retryable": True,
+            },
+        )
+
+    def cancel(self, run_id: UUID, source: str = "user") -> Execution | None:
+        """Have a run end as soon as it can, if it is executed here."""
+        execution = self._running.get(run_id)
+        if execution is not None:
+            execution.stop.request(source)
+        return execution
+
+    async def stop(self, grace_s: float) -> None:
+        """Let runs end by themselves for a while, then stop those that have not."""
+        self._stopping = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for run_id in list(self._running):
+            self.cancel(run_id, "shutdown")
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5)
+
+
+def _internal(bug: Exception) -> dict[str, Any]:
+    return {
+        "code": "INTERNAL",
+        "message": f"A fault of the service ended the run ({type(bug).__name__}); its log has the details.",
+        "category": "internal",
+        "retryable": False,
+    }

@@ -1,0 +1,188 @@
+"""Accept runs, wait for them, stop them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+from pydantic_core import from_json
+
+from app.core.errors import RunEnded, Unavailable
+from app.core.events.run import RunCancelled, RunQueued
+from app.core.json_text import dumps
+from app.ports.ambient import Clock, IdSource
+from app.ports.storage import Accepted, NewRun, Replayed, RunRecord, RunStore
+from app.services.execution import Execution
+from app.services.executor import Executor
+from app.services.feed import Feeds
+from app.services.follow import Follower
+from app.services.plan import Plan, Planner
+from app.services.recorder import entry_of
+
+STALE_TRIES = 20
+"""How often a run is prepared anew because its branch changed meanwhile."""
+QUEUE_TIME = timedelta(days=7)
+POLL_S = 0.25
+CANCEL_WAIT_S = 1.0
+"""How long a cancellation waits to be able to say that it has taken place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from, and on what conditions."""
+
+    project_id: UUID
+    key_id: UUID | None = None
+    request_id: str | None = None
+    traceparent: str | None = None
+    if_match: int | None = None
+    idempotency: tuple[str, str, bytes] | None = None
+    """Scope, key and fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What became of a request."""
+
+    run: RunRecord
+    replayed: bool = False
+    """Whether its idempotency key had been used for this run before."""
+
+
+class Runs:
+    """All runs of all projects, as their clients deal with them."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        executor: Executor,
+        feeds: Feeds,
+        planners: Mapping[str, Planner[Any]],
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
+        """`planners` by kind of run."""
+        self._store = store
+        self._executor = executor
+        self._feeds = feeds
+        self._planners = planners
+        self._clock = clock
+        self._ids = ids
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+
+    async def submit(
+        self, kind: str, branch_id: UUID, request: BaseModel, origin: Origin, *, if_busy: str
+    ) -> Submission:
+        """Store a run, and start it if its branch is free.
+
+        Raises what planning raises, and NotFound, PreconditionFailed, BranchBusy, TooMany.
+        """
+        planner = self._planners[kind]
+        body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
+        for _ in range(STALE_TRIES):
+            branch = await self._store.branch_state(origin.project_id, branch_id)
+            now = self._now()
+            run = RunRecord(
+                id=self._ids.new(),
+                project_id=origin.project_id,
+                branch_id=branch_id,
+                kind=kind,
+                status="queued",
+                request=body,
+                created_at=now,
+                key_id=origin.key_id,
+                request_id=origin.request_id,
+                traceparent=origin.traceparent,
+                expires_at=now + QUEUE_TIME,
+            )
+            plan = await planner.plan(run, branch, request)
+            ts = self._clock.wall_ms()
+            entries = plan.entries(ts)
+            outcome = await self._store.accept(
+                NewRun(
+                    run,
+                    seen_version=branch.version,
+                    seen_position=branch.next_position,
+                    if_match=origin.if_match,
+                    if_busy=if_busy,
+                    entries=entries,
+                    queued=[entry_of(RunQueued(), 1, ts)],
+                    idempotency=origin.idempotency,
+                )
+            )
+            match outcome:
+                case Accepted(running=True):
+                    run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
+                    self._executor.start(run, entries, plan.perform)
+                    return Submission(run)
+                case Accepted():
+                    run.last_seq = 1
+                    return Submission(run)
+                case Replayed(run_id):
+                    return Submission(await self.get(origin.project_id, run_id), replayed=True)
+        raise Unavailable("The branch changes faster than the run can be prepared; try again.")
+
+    async def resume(self, run: RunRecord) -> Plan:
+        """Prepare a stored run that has got its branch."""
+        planner = self._planners[run.kind]
+        assert run.branch_id is not None
+        branch = await self._store.branch_state(run.project_id, run.branch_id)
+        return await planner.plan(run, branch, planner.read(from_json(run.request)))
+
+    async def get(self, project_id: UUID, run_id: UUID) -> RunRecord:
+        """One run as it is now. Raises NotFound."""
+        run = await self._store.run(project_id, run_id)
+        feed = self._feeds.get(run_id)
+        if feed is not None and not run.ended:
+            run.last_seq = feed.last_seq
+        return run
+
+    async def wait(self, run: RunRecord, timeout_s: float) -> RunRecord:
+        """The run when it has ended, or as it is when the time is over."""
+        deadline = self._clock.mono_ms() + timeout_s * 1000
+        while not run.ended and run.status != "waiting":
+            left_s = (deadline - self._clock.mono_ms()) / 1000
+            if left_s <= 0:
+                break
+            execution = self._executor.get(run.id)
+            if execution is not None:
+                await asyncio.wait({execution.done}, timeout=left_s)
+                if execution.run.ended and execution.done.done():
+                    return execution.run
+            else:
+                await self._executor.arrival(run.id, min(POLL_S, left_s))
+            if self._executor.get(run.id) is None:
+                run = await self.get(run.project_id, run.id)
+        return run
+
+    async def cancel(self, project_id: UUID, run_id: UUID) -> RunRecord:
+        """Have a run end: the run, ended as `cancelled` or not yet ended.
+
+        Raises NotFound, and RunEnded for one that has ended, or that ends otherwise before the cancellation
+        takes effect.
+        """
+        now = self._now()
+        event = entry_of(RunCancelled("cancelled", usage=None, error=None), 0, self._clock.wall_ms())
+        run = await self._store.request_cancel(project_id, run_id, at=now, cancelled=event)
+        if run.ended:
+            return run
+        execution: Execution | None = self._executor.cancel(run_id)
+        if execution is None:
+            return run
+        await asyncio.wait({execution.done}, timeout=CANCEL_WAIT_S)
+        if not execution.run.ended or not execution.done.done():
+            return run
+        if execution.run.status != "cancelled":
+            raise RunEnded(f"The run ended before it could be cancelled: it is {execution.run.status}.")
+        return execution.run
+
+    def follow(self, run: RunRecord, after: int) -> Follower:
+        """Its log after an event."""
+        return Follower(self._store, self._feeds, run, after)

@@ -1,0 +1,171 @@
+"""Drive the lifecycle machine of one stream against a model server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import structlog
+
+from app.core.chunks import Chunk
+from app.core.events.base import Event
+from app.core.events.session import Token
+from app.core.faults import Fault, FaultKind, ProviderError
+from app.core.lifecycle.effects import Ask, Close, Effect, Finish, Open, Position
+from app.core.lifecycle.inputs import Abort, Closed, Failed, Held, Opened, Tick
+from app.core.lifecycle.machine import StreamMachine
+from app.ports.ambient import Clock
+from app.services.execution import Execution
+
+log = structlog.get_logger("stream")
+
+ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
+Control = Open | Close | Ask | Finish
+
+
+class StreamDriver:
+    """Performs what the machine asks for: events are recorded, model streams opened and closed, time kept."""
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        execution: Execution,
+        index: int,
+        open_model: Callable[[Open], tuple[str, ModelStream]],
+        clock: Clock,
+        on_complete: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`index` is the stream's in its run; `open_model` gives an adapter id and a stream to enter.
+
+        `on_complete` is called when the stream has its answer, before anything of its end can be committed:
+        what it appends to the log is committed together with COMPLETE.
+        """
+        self._machine = machine
+        self._execution = execution
+        self._log = execution.log
+        self._index = index
+        self._open_model = open_model
+        self._clock = clock
+        self._on_complete = on_complete
+        self._attempt = 1
+        self._fallback = 0
+        self._held = False
+
+    async def run(self, effects: Sequence[Effect]) -> Finish:
+        """From the effects of `Begin` to the end of the session. Raises LeaseLost and RecordRejected."""
+        stop = self._execution.stop.requested
+        pump: asyncio.Task[list[Control]] | None = None
+        controls = self.record(effects)
+        told = False
+        try:
+            while True:
+                for control in controls:
+                    match control:
+                        case Close():
+                            await _ended(pump)
+                            pump = None
+                        case Open():
+                            await _ended(pump)
+                            pump = asyncio.create_task(self._pump(control))
+                        case Finish():
+                            return control
+                        case Ask():
+                            raise NotImplementedError(f"nobody decides {control.kind!r}")
+                waits: set[asyncio.Future[object]] = set()
+                if pump is not None:
+                    waits.add(pump)  # type: ignore[arg-type]
+                if not told:
+                    waits.add(stop)  # type: ignore[arg-type]
+                done, _ = await asyncio.wait(
+                    waits, timeout=self._until_deadline(), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not told and stop.done():
+                    told = True
+                    controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
+                elif pump is not None and pump in done:
+                    controls = pump.result()
+                    pump = None
+                elif self._is_due():
+                    controls = self.record(self._machine.feed(Tick(), self._clock.mono_ms()))
+                else:
+                    controls = []
+        finally:
+            await _ended(pump)
+
+    def _until_deadline(self) -> float | None:
+        deadline = self._machine.deadline_ms
+        if deadline is None:
+            return None
+        # While reading is held up by us, the limits on the model do not run.
+        return max(0.0, deadline - self._clock.mono_ms()) / 1000 if not self._held else 0.05
+
+    def _is_due(self) -> bool:
+        deadline = self._machine.deadline_ms
+        return deadline is not None and not self._held and self._clock.mono_ms() >= deadline
+
+    def record(self, effects: Sequence[Effect]) -> list[Control]:
+        """Append the events; what is left is to be performed."""
+        controls: list[Control] = []
+        run_log = self._log
+        for effect in effects:
+            if type(effect) is Token:
+                run_log.token(effect.text, self._index, self._attempt, self._fallback)
+            elif isinstance(effect, Event):
+                run_log.event(effect, self._index, self._attempt, self._fallback)
+            elif isinstance(effect, Position):
+                self._attempt, self._fallback = effect.attempt, effect.fallback_index
+            else:
+                if isinstance(effect, Finish) and effect.error is None:
+                    self._on_complete()
+                controls.append(effect)
+        return controls
+
+    async def _pump(self, opening: Open) -> list[Control]:
+        """Read one model stream into the machine, until the machine wants something else."""
+        machine, clock = self._machine, self._clock
+        try:
+            adapter_id, stream = self._open_model(opening)
+            async with stream as batches:
+                controls = self.record(machine.feed(Opened(adapter_id), clock.mono_ms()))
+                if controls:
+                    return controls
+                async for batch in batches:
+                    now = clock.mono_ms()
+                    for chunk in batch:
+                        effects = machine.feed(chunk, now)
+                        if effects:
+                            controls = self.record(effects)
+                            if controls:
+                                return controls
+                    if self._log.backlog:
+                        await self._catch_up()
+            fault = None
+        except ProviderError as failure:
+            fault = failure.fault
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as bug:
+            log.exception("provider failed by a bug")
+            fault = Fault(FaultKind.INTERNAL, f"The adapter failed: {type(bug).__name__}", type(bug).__name__)
+        ended = Closed() if fault is None else Failed(fault)
+        return self.record(machine.feed(ended, clock.mono_ms()))
+
+    async def _catch_up(self) -> None:
+        """Wait for the log: what is not stored must not pile up."""
+        self._held = True
+        began = self._clock.mono_ms()
+        try:
+            await self._log.committed()
+        finally:
+            self._held = False
+            now = self._clock.mono_ms()
+            self._machine.feed(Held(now - began), now)
+
+
+async def _ended(pump: asyncio.Task[list[Control]] | None) -> None:
+    """Cut a model stream off and wait until its connection is closed."""
+    if pump is None or pump.done():
+        return
+    pump.cancel()
+    await asyncio.wait([pump])
+    if not pump.cancelled() and (failure := pump.exception()) is not None:
+        raise failure

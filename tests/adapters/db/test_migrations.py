@@ -1,0 +1,71 @@
+"""Migrations: one of several processes works, and the tables are those that SQLAlchemy knows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from app.adapters.db.engine import make_engine
+from app.adapters.db.migrate import is_current, migrate
+from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, weeks_ahead
+from app.adapters.db.tables import metadata
+from tests.support.ambient import NOW_MS
+from tests.support.postgres import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+
+def _differences(connection: Connection) -> list[object]:
+    def ours(_object: object, name: str | None, kind: str, reflected: bool, _against: object) -> bool:
+        # Partitions and indexes are told in the migrations alone.
+        return kind != "index" and not (reflected and kind == "table" and "_w" in (name or ""))
+
+    context = MigrationContext.configure(
+        connection, opts={"include_object": ours, "compare_type": True, "compare_server_default": False}
+    )
+    return list(compare_metadata(context, metadata))
+
+
+async def test_the_tables_are_those_that_sqlalchemy_knows(database_url: str) -> None:
+    engine = make_engine(database_url)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(_differences) == []
+    await engine.dispose()
+
+
+async def test_of_several_processes_on_an_empty_database_one_migrates(postgres: PostgresServer) -> None:
+    async with postgres.database() as url:
+        engines = [make_engine(url) for _ in range(3)]
+        assert not await is_current(engines[0])
+        await asyncio.gather(*(migrate(engine, now_ms=NOW_MS) for engine in engines))
+        assert await is_current(engines[0])
+        for engine in engines:
+            await engine.dispose()
+
+
+async def test_partitions_are_made_ahead_and_again_as_time_goes_by(database_url: str) -> None:
+    engine = make_engine(database_url)
+    later = NOW_MS + 100 * WEEK_MS
+    async with engine.connect() as connection:
+        assert await weeks_ahead(connection, now_ms=later) == 0
+        await ensure_partitions(connection, now_ms=later)
+        assert await weeks_ahead(connection, now_ms=later) == AHEAD
+        assert await weeks_ahead(connection, now_ms=later + 2 * WEEK_MS) == AHEAD - 2
+    await engine.dispose()
+
+
+async def test_migrating_again_changes_nothing(database_url: str) -> None:
+    engine = make_engine(database_url)
+    count = text("SELECT count(*) FROM pg_class")
+    async with engine.connect() as connection:
+        before = await connection.scalar(count)
+    await migrate(engine, now_ms=NOW_MS)
+    await migrate(engine, now_ms=NOW_MS)
+    async with engine.connect() as connection:
+        assert await connection.scalar(count) >= before
+        assert await is_current(engine)
+    await engine.dispose()
