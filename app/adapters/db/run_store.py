@@ -58,7 +58,7 @@ SELECT * FROM (
         FROM token_blocks WHERE run_id = $1 AND seq > $2 - {MAX_BLOCK} AND seq + count - 1 > $2
         ORDER BY seq LIMIT $3
     ) AS rows
-) AS counted WHERE before IS NULL OR before <= $3 ORDER BY seq"""
+) AS counted WHERE before IS NULL OR before <= $3 + {MAX_BLOCK} ORDER BY seq"""
 
 _RENEW = """
 UPDATE runs r SET lease_until = now() + $3::interval
