@@ -17,27 +17,29 @@ from app.core.action.table import Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
 from app.core.action.verdict import Cancelled, Failed, Succeeded
 from app.core.json_text import dumps
+from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import CallEnd, NewCall, NewMessage, OpenCall, Row
 from app.ports.tool import Invocation, ToolFailure, ToolRunner, ToolSpec
 from app.services.execution import Execution
 
+MAX_CONCURRENT = 32
+"""Calls of one batch that run at the same time, unless the caller wants fewer."""
+
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Proposals:
     """Calls to be carried out together."""
 
     calls: Sequence[ActionCall]
     tools: Mapping[str, ToolSpec]
-    """The tools that exist; one that is not offered is an error value."""
+    """The tools that exist."""
     offered: Collection[str]
-    sequential: bool = False
-    suppress_errors: bool = True
+    """Those of them that may be called here; any other is an error value."""
     announced: bool = False
     """Whether the stream has already emitted TOOL_REQUESTED for these calls."""
-    number: int = 0
-    """Which batch of the run this is."""
-    max_concurrent: int | None = None
+    batch: int = 0
+    """Which batch of its run this is."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,16 @@ class ToolsFailed(Exception):
         super().__init__(str(result["error"]))
         self.result = result
 
+    def error(self) -> dict[str, Any]:
+        """As the error of a run."""
+        return {
+            "code": "TOOL_FAILED",
+            "message": f"{self.result['function']}: {self.result['error']}",
+            "category": "tool",
+            "retryable": False,
+            "detail": {"call_id": self.result["call_id"], "function": self.result["function"]},
+        }
+
 
 class Acting:
     """Executes batches of calls for a run."""
@@ -72,58 +84,61 @@ class Acting:
         self._ids = ids
         self._timeout_s = timeout_s
 
-    async def carry_out(self, execution: Execution, batch: Batch) -> list[dict[str, Any]]:
+    async def carry_out(self, execution: Execution, proposals: Proposals, how: Batch) -> list[dict[str, Any]]:
         """One result for each call, in input order.
 
         Raises ToolsFailed for a failure when errors are not suppressed; siblings are cancelled, and recorded.
         """
-        if batch.sequential:
+        if how.strategy == "sequential":
             results: list[dict[str, Any]] = []
-            for index in range(len(batch.calls)):
-                call = self._propose(execution, batch, index)
-                results.append(await self._to_the_end(execution, call))
-                if not batch.suppress_errors and results[-1]["error"] is not None:
+            for index in range(len(proposals.calls)):
+                call = self._propose(execution, proposals, index)
+                results.append(await self._to_the_end(execution, call, how))
+                if not how.suppress_errors and results[-1]["error"] is not None:
                     raise ToolsFailed(results[-1])
             return results
-        return await self._concurrently(execution, batch)
+        return await self._concurrently(execution, proposals, how)
 
-    async def _concurrently(self, execution: Execution, batch: Batch) -> list[dict[str, Any]]:
-        calls = [self._propose(execution, batch, index) for index in range(len(batch.calls))]
-        room = asyncio.Semaphore(batch.max_concurrent or len(calls) or 1)
-        tasks = [asyncio.create_task(self._in_turn(execution, call, room)) for call in calls]
+    async def _concurrently(
+        self, execution: Execution, proposals: Proposals, how: Batch
+    ) -> list[dict[str, Any]]:
+        calls = [self._propose(execution, proposals, index) for index in range(len(proposals.calls))]
+        room = asyncio.Semaphore(how.max_concurrent or MAX_CONCURRENT)
+        tasks = [asyncio.create_task(self._in_turn(execution, call, how, room)) for call in calls]
         failed: dict[str, Any] | None = None
         try:
             for task in asyncio.as_completed(tasks):
                 result = await task
-                if not batch.suppress_errors and result["error"] is not None and failed is None:
+                if not how.suppress_errors and result["error"] is not None and failed is None:
                     failed = result
                     for sibling in tasks:
                         sibling.cancel()
         except BaseException:
-            for task in tasks:
-                task.cancel()
+            for sibling in tasks:
+                sibling.cancel()
             await asyncio.wait(tasks)
             raise
         if failed is not None:
             raise ToolsFailed(failed)
         return [task.result() for task in tasks]
 
-    async def _in_turn(self, execution: Execution, call: _Call, room: asyncio.Semaphore) -> dict[str, Any]:
+    async def _in_turn(
+        self, execution: Execution, call: _Call, how: Batch, room: asyncio.Semaphore
+    ) -> dict[str, Any]:
         try:
             async with room:
-                return await self._to_the_end(execution, call)
+                return await self._to_the_end(execution, call, how)
         except asyncio.CancelledError:
             # Cancelled while it waited for its turn, or by a sibling's failure: that is its end.
             return self._record(execution, call, Cancelled())
 
-    def _propose(self, execution: Execution, batch: Batch, index: int) -> _Call:
+    def _propose(self, execution: Execution, proposals: Proposals, index: int) -> _Call:
         """Append the proposal and the intent: request message, `processing` call, TOOL_REQUESTED."""
-        proposal = batch.calls[index]
-        checked = find_tool(proposal, batch.offered)
-        spec = batch.tools.get(checked.function)
+        checked = find_tool(proposals.calls[index], proposals.offered)
+        spec = proposals.tools.get(checked.function)
         if checked.error is None and spec is not None:
             checked = check_arguments(checked, spec.parameters, strict=spec.strict)
-        transaction = ActionTransaction(checked, self._ids.new(), announced=batch.announced)
+        transaction = ActionTransaction(checked, self._ids.new(), announced=proposals.announced)
         call = _Call(transaction, self._ids.new(), self._ids.new(), spec, index)
         if transaction.phase is Phase.AUTHORIZING:
             transaction.advance(Passed())
@@ -139,7 +154,7 @@ class Acting:
                 sender="assistant" if execution.run.kind == "operate" else "user",
                 recipient=checked.function if runs else branch,
             ),
-            self._new_call(call, batch.number),
+            self._new_call(call, proposals.batch),
         )
         execution.calls.append(call.row_id)
         return call
@@ -163,7 +178,7 @@ class Acting:
             started_at=self._now() if transaction.verdict is None else None,
         )
 
-    async def _to_the_end(self, execution: Execution, call: _Call) -> dict[str, Any]:
+    async def _to_the_end(self, execution: Execution, call: _Call, how: Batch) -> dict[str, Any]:
         transaction = call.transaction
         if transaction.verdict is not None:
             return self._record(execution, call, None)
@@ -175,15 +190,16 @@ class Acting:
         if execution.stop.source is not None:
             return self._record(execution, call, Cancelled())
         call.started_ms = self._clock.mono_ms()
-        return self._record(execution, call, await self._invoke(execution, call))
+        return self._record(execution, call, await self._invoke(execution, call, how))
 
-    async def _invoke(self, execution: Execution, call: _Call) -> Outcome:
+    async def _invoke(self, execution: Execution, call: _Call, how: Batch) -> Outcome:
         """Run the tool, until it ends, the run is stopped, or its time is over."""
+        limit_s = min(how.call_timeout_s or self._timeout_s, self._timeout_s)
         task = asyncio.create_task(self._run_tool(execution, call))
         try:
             await asyncio.wait(
                 {task, execution.stop.requested},  # type: ignore[type-var]
-                timeout=self._timeout_s,
+                timeout=limit_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         except asyncio.CancelledError:
@@ -194,7 +210,7 @@ class Acting:
         await _cut_off(task)
         if execution.stop.source is not None:
             return Cancelled()
-        return Failed("TIMEOUT", f"the tool gave no result within {self._timeout_s:g} s")
+        return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
 
     async def _run_tool(self, execution: Execution, call: _Call) -> Outcome:
         run, transaction, spec = execution.run, call.transaction, call.spec

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry
@@ -32,21 +33,23 @@ class Follower:
         self._run = run
         self._cursor = after
 
-    async def batches(self, silence_s: float) -> AsyncIterator[Batch | None]:
+    async def batches(self, silence_s: float) -> AsyncGenerator[Batch | None]:
         """What comes after the cursor, in order, to the terminal event; None after each silence."""
         while True:
             feed = self._feeds.get(self._run.id)
             source = self._live(feed, silence_s) if feed is not None else self._stored(silence_s)
-            async for batch in source:
-                yield batch
-                if batch is not None:
-                    self._cursor = batch.last_seq
-                    if is_terminal(batch.entries[-1]):
-                        return
+            # Closed at once when the follower leaves: a watcher that is gone must not be counted.
+            async with aclosing(source):
+                async for batch in source:
+                    yield batch
+                    if batch is not None:
+                        self._cursor = batch.last_seq
+                        if is_terminal(batch.entries[-1]):
+                            return
             if feed is None and self._run.ended:
                 return
 
-    async def _live(self, feed: Feed, silence_s: float) -> AsyncIterator[Batch | None]:
+    async def _live(self, feed: Feed, silence_s: float) -> AsyncGenerator[Batch | None]:
         """From the feed, as long as it has what comes next; ends when it is closed."""
         feed.watchers += 1
         try:
@@ -66,7 +69,7 @@ class Follower:
         finally:
             feed.watchers -= 1
 
-    async def _stored(self, silence_s: float) -> AsyncIterator[Batch | None]:
+    async def _stored(self, silence_s: float) -> AsyncGenerator[Batch | None]:
         """From the database, until the run is executed here or has ended."""
         quiet_s = 0.0
         while self._feeds.get(self._run.id) is None:

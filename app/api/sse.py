@@ -1,0 +1,121 @@
+"""A run's log as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from app.core.errors import Unavailable
+from app.core.record import Reader
+from app.services.feed import Batch
+from app.services.follow import Follower
+
+RETRY = b"retry: 2000\n\n"
+HEARTBEAT = b": hb\n\n"
+END = b"event: stream.end\ndata: {}\n\n"
+STALLED_S = 60
+"""How long one write may wait for a client that does not read; it resumes when it comes back."""
+
+HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which of the events are sent, and how."""
+
+    types: Collection[str] | None = None
+    """Only these types; None is all."""
+    named: bool = True
+    """Whether each event has an `event:` line."""
+
+    def frames(self, batch: Batch, reader: Reader, run_id: str) -> bytes:
+        """The batch's events as they are sent."""
+        if self.types is None and self.named:
+            return batch.frames(reader)
+        out = []
+        for seq, name, text in reader.events(batch.entries):
+            if self.types is None or name in self.types:
+                event = f"event: {name}\n" if self.named else ""
+                out.append(f"id: {run_id}:{seq}\n{event}data: {text}\n\n")
+        return "".join(out).encode()
+
+
+class EventStream:
+    """An ASGI response that follows a run until its end, or until either side goes away."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        reader: Reader,
+        run_id: str,
+        *,
+        view: View,
+        heartbeat_s: float,
+        closing: asyncio.Event,
+        headers: Mapping[str, str],
+    ) -> None:
+        """`closing` is set when the service stops: the stream ends without `stream.end`, to be resumed."""
+        self._follower = follower
+        self._reader = reader
+        self._run_id = run_id
+        self._view = view
+        self._heartbeat_s = heartbeat_s
+        self._closing = closing
+        self._headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        extra = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *extra]})
+        tasks = {
+            asyncio.create_task(self._send_all(send)),
+            asyncio.create_task(_gone(receive)),
+            asyncio.create_task(_set(self._closing)),
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in done:
+            failure = task.exception()
+            if failure is None or isinstance(failure, TimeoutError | OSError):
+                continue
+            if not isinstance(failure, Unavailable):
+                raise failure
+        # Whatever ended it, the client can go on where it was: only `stream.end` says that nothing follows.
+        with suppress(OSError):
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _send_all(self, send: Send) -> None:
+        await self._write(send, RETRY)
+        batches = self._follower.batches(self._heartbeat_s)
+        async with aclosing(batches):
+            async for batch in batches:
+                if batch is None:
+                    await self._write(send, HEARTBEAT)
+                elif frames := self._view.frames(batch, self._reader, self._run_id):
+                    await self._write(send, frames)
+        await self._write(send, END)
+
+    async def _write(self, send: Send, data: bytes) -> None:
+        async with asyncio.timeout(STALLED_S):
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()

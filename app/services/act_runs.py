@@ -1,0 +1,68 @@
+"""Runs of act: tool calls alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.core.json_text import dumps
+from app.core.operate.params import BranchSettings, offered_tools, resolve_act
+from app.core.operate.request import ActRequest
+from app.ports.storage import BranchState, RunRecord
+from app.ports.tool import ToolCatalog
+from app.services.act import Acting, Proposals, ToolsFailed
+from app.services.execution import Execution
+from app.services.plan import Plan
+
+
+def settings_of(branch: BranchState) -> BranchSettings:
+    """What the branch says about its runs, as core takes it."""
+    tools = branch.tools if isinstance(branch.tools, bool) else tuple(branch.tools)
+    return BranchSettings(branch.chat_model, tools)
+
+
+class ActPlanner:
+    """Plans runs of kind `act`."""
+
+    kind = "act"
+
+    def __init__(self, catalog: ToolCatalog, acting: Acting) -> None:
+        self._catalog = catalog
+        self._acting = acting
+
+    def read(self, body: Any) -> ActRequest:
+        """The request as it was stored."""
+        return ActRequest.model_validate(body)
+
+    async def plan(self, run: RunRecord, branch: BranchState, request: ActRequest) -> Plan:
+        """See `plan.Planner`."""
+        params = resolve_act(request)
+        tools = await self._catalog.tools(run.project_id)
+        offered = offered_tools(settings_of(branch).tools, tools)
+
+        async def perform(execution: Execution) -> None:
+            try:
+                results = await self._acting.carry_out(
+                    execution, Proposals(params.calls, tools, offered), params.batch
+                )
+            except ToolsFailed as failure:
+                execution.finish("failed", error=failure.error())
+                return
+            finish_acted(execution, dumps(results).decode())
+
+        return Plan(perform)
+
+
+def finish_acted(execution: Execution, result: str) -> None:
+    """End a run after its action phase; one that was stopped in it is cancelled."""
+    if execution.stop.source is None:
+        execution.finish("completed", result=result)
+        return
+    execution.finish(
+        "cancelled",
+        error={
+            "code": "RUN_CANCELLED",
+            "message": f"stopped by {execution.stop.source} while its tools ran",
+            "category": "provider",
+            "retryable": False,
+        },
+    )
