@@ -39,6 +39,8 @@ class FieldError:
     """What is wrong with it and what would be right."""
     code: str = "invalid"
     """Stable word for programs, for example `missing` or `unknown_field`."""
+    parameter: str | None = None
+    """Name of the query parameter or header at fault, when it is not the body."""
 
 
 class AppError(Exception):
@@ -84,11 +86,55 @@ class UnsupportedOption(Invalid):
     code = "unsupported_option"
 
 
+class UnknownModel(Invalid):
+    """No model of this name is registered in the project."""
+
+    code = "unknown_model"
+
+
+class UnknownTool(Invalid):
+    """No tool of this name is registered in the project."""
+
+    code = "unknown_tool"
+
+
+class KeyReused(Invalid):
+    """An idempotency key came back with another request."""
+
+    code = "idempotency_key_reused"
+
+
 class Malformed(AppError):
     """The request could not be read."""
 
     code = "malformed_request"
     category = Category.MALFORMED
+
+
+class InvalidJson(Malformed):
+    """The body is no JSON that Branchline takes: broken, nested too deeply, or not storable."""
+
+    code = "invalid_json"
+
+
+class InvalidCursor(Malformed):
+    """The `after` of a list is none that a page of this list gave out."""
+
+    code = "invalid_cursor"
+
+
+class BodyTooLarge(AppError):
+    """The body has more bytes than this server takes."""
+
+    code = "body_too_large"
+    category = Category.TOO_LARGE
+
+
+class UnsupportedMedia(AppError):
+    """The body is not `application/json` in UTF-8."""
+
+    code = "unsupported_media_type"
+    category = Category.UNSUPPORTED_MEDIA
 
 
 class Conflict(AppError):
