@@ -221,6 +221,34 @@ class OpenCall:
     started_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A row of `function_calls`. JSON payloads are JSON text."""
+
+    id: UUID
+    run_id: UUID
+    branch_id: UUID | None
+    call_id: UUID
+    attempt: int
+    batch: int
+    index: int
+    function: str
+    arguments: str | None
+    raw_arguments: str | None
+    arguments_digest: str | None
+    provider_call_id: str | None
+    status: str
+    duration: float | None
+    response: str | None
+    error: str | None
+    retryable: bool | None
+    action_request_id: UUID
+    action_response_id: UUID | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
 class RunStore(Protocol):
     """Runs and all that is written for them."""
 

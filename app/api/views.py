@@ -1,0 +1,87 @@
+"""Runs and function calls as clients see them. Stored JSON text is passed on as it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from app.ports.storage import CallRecord, RunRecord
+
+
+def time(moment: datetime | None) -> str | None:
+    """RFC 3339 in UTC, to the millisecond."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def raw(text: str | None) -> Any:
+    """JSON text as part of a larger body; None is null."""
+    return None if text is None else orjson.Fragment(text)
+
+
+def _id(id: UUID | None) -> str | None:
+    return None if id is None else str(id)
+
+
+def run_body(run: RunRecord) -> dict[str, Any]:
+    """A `Run`."""
+    return {
+        "id": str(run.id),
+        "object": "run",
+        "kind": run.kind,
+        "branch_id": _id(run.branch_id),
+        "status": run.status,
+        "result": raw(run.result),
+        "error": raw(run.error),
+        "validation": raw(run.validation),
+        "finish_reason": run.finish_reason,
+        "finish_reason_raw": run.finish_reason_raw,
+        "partial_text": run.partial_text,
+        "model": run.model,
+        "function_calls": [str(call) for call in run.function_calls],
+        "usage": raw(run.usage),
+        "attempts": run.attempts,
+        "fallback_index": run.fallback_index,
+        "created_at": time(run.created_at),
+        "started_at": time(run.started_at),
+        "ended_at": time(run.ended_at),
+        "events_url": f"/v1/runs/{run.id}/events",
+        "last_seq": run.last_seq,
+    }
+
+
+def call_body(call: CallRecord) -> dict[str, Any]:
+    """A `FunctionCall`."""
+    return {
+        "id": str(call.id),
+        "object": "function_call",
+        "call_id": str(call.call_id),
+        "attempt": call.attempt,
+        "run_id": str(call.run_id),
+        "branch_id": _id(call.branch_id),
+        "batch": call.batch,
+        "index": call.index,
+        "function": call.function,
+        "arguments": raw(call.arguments),
+        "raw_arguments": raw(call.raw_arguments),
+        "arguments_digest": call.arguments_digest,
+        "provider_call_id": call.provider_call_id,
+        "status": call.status,
+        "execution": {
+            "status": call.status,
+            "duration": call.duration,
+            "response": raw(call.response),
+            "error": raw(call.error),
+            "retryable": call.retryable,
+        },
+        "gate": None,
+        "action_request_id": str(call.action_request_id),
+        "action_response_id": _id(call.action_response_id),
+        "created_at": time(call.created_at),
+        "started_at": time(call.started_at),
+        "ended_at": time(call.ended_at),
+    }
