@@ -19,10 +19,11 @@ class FileLock:
     closed it. That is how a server that outlives its parent still shows that it runs.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open the file at `path`, made readable by its owner only when it is not there yet."""
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        """Open the file at `path`; when it is not there, make it, or raise FileNotFoundError."""
         self.path = path
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._fd: int | None = os.open(path, flags, 0o600)
 
     def fileno(self) -> int:
         """The descriptor to hand to a child that shall hold the lock as well."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from app.adapters.embedded import watchdog
 from app.adapters.embedded.account import account_for
 from app.adapters.embedded.binaries import Binaries, discover
 from app.adapters.embedded.errors import PostgresFailed, PostgresUnusable
@@ -19,6 +17,7 @@ from app.adapters.embedded.launch import RECOVERY_S, Launch, Say
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.locks import FileLock
 from app.adapters.embedded.server import Answer
+from app.adapters.embedded.watchdog import Watchdog
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -34,7 +33,6 @@ SETTINGS: Mapping[str, str] = {
 """Server settings that differ from Postgres's own. Those of durability do not."""
 
 _LOCK_S = 120.0
-_SILENCE_S = 15.0
 _POLL_S = 0.01
 
 
@@ -52,19 +50,22 @@ class EmbeddedPostgres:
         settings: Mapping[str, str] | None = None,
         initdb_options: Sequence[str] = (),
         installed: Callable[[], Iterable[Binaries]] = discover,
+        silence_s: float = 15.0,
         say: Say = lambda _: None,
     ) -> None:
         """`root` holds the database and may hold other files; `say` is told of steps that take a while.
 
         `settings` are laid over SETTINGS and take effect when this process is the one that starts the server;
-        `installed` gives the binaries to choose from, in order of preference.
+        `installed` gives the binaries to choose from, in order of preference. A server that was there before
+        and says nothing for `silence_s` seconds is taken to hang.
         """
         self._layout = Layout(root.absolute())
         self._launch = Launch(self._layout, installed, {**SETTINGS, **(settings or {})}, initdb_options, say)
+        self._silence_s = silence_s
         self._say = say
         self._threads = threading.RLock()
         self._users: FileLock | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
 
     def start(self) -> None:
         """Return when the server accepts connections; raises EmbeddedError with advice for the operator."""
@@ -72,9 +73,10 @@ class EmbeddedPostgres:
             self._make_root()
             try:
                 with self._alone() as start_lock:
-                    self._become_user()
+                    watchdog = self._become_user()
                     if not self._serves():
                         self._launch(start_lock)
+                    watchdog.check()
             except BaseException:
                 self.stop()
                 raise
@@ -143,14 +145,16 @@ class EmbeddedPostgres:
                 raise PostgresFailed(f"Another process has held {lock.path} for {_LOCK_S:.0f} s.")
             yield lock
 
-    def _become_user(self) -> None:
+    def _become_user(self) -> Watchdog:
         """Count as a user, with a watchdog first: from here on this process may be killed at any point."""
-        if self._watchdog is None or self._watchdog.poll() is not None:
+        watchdog = self._watchdog
+        if watchdog is None or not watchdog.lives():
             self._call_off_watchdog()
-            self._watchdog = watchdog.spawn(self._layout.root)
+            watchdog = self._watchdog = Watchdog(self._layout.root, self._layout.log)
         if self._users is None:
             self._users = FileLock(self._layout.users_lock)
             self._users.share()
+        return watchdog
 
     def _serves(self) -> bool:
         """Whether there is a server to use; waits for one that starts or recovers, ends one that hangs."""
@@ -162,9 +166,9 @@ class EmbeddedPostgres:
                 return True
             if answer is Answer.STARTING and now - started < RECOVERY_S:
                 heard = now
-            if now - heard > _SILENCE_S:
+            if now - heard > self._silence_s:
                 self._say("The database does not answer: restarting it")
-                self._halt()
+                self._halt(hangs=True)
             time.sleep(_POLL_S)
         return False
 
@@ -181,14 +185,13 @@ class EmbeddedPostgres:
                 users.close()
                 self._users = None
 
-    def _halt(self) -> None:
-        if not self._layout.server().halt():
+    def _halt(self, *, hangs: bool = False) -> None:
+        if not self._layout.server().halt(hangs=hangs):
             raise PostgresFailed(
                 f"The database in {self._layout.root} does not stop; see {self._layout.log}."
             )
 
     def _call_off_watchdog(self) -> None:
         if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.communicate()
+            self._watchdog.call_off()
             self._watchdog = None

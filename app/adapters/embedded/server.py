@@ -25,8 +25,9 @@ _POLL_S = 0.01
 _PROTOCOL_3 = 196608
 _STARTUP = _PROTOCOL_3.to_bytes(4, "big") + b"user\0branchline\0database\0postgres\0\0"
 _CANNOT_CONNECT_NOW = b"C57P03\0"
-_ESCALATION = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0))
-"""Fast shutdown, then immediate (recovery at the next start), each with the seconds it may take."""
+_FAST = ((signal.SIGINT, 30.0),)
+_FORCED = ((signal.SIGQUIT, 3.0), (signal.SIGKILL, 10.0))
+"""Signals, each with the seconds that it is given. A forced end costs a recovery at the next start."""
 
 
 class Answer(enum.Enum):
@@ -48,8 +49,11 @@ class Server:
 
     def runs(self) -> bool:
         """Whether any process of the server is left; a zombie does not count."""
-        with FileLock(self.lock) as lock:
-            return not lock.try_exclusive()
+        try:
+            with FileLock(self.lock, create=False) as lock:
+                return not lock.try_exclusive()
+        except FileNotFoundError:
+            return False
 
     def answer(self) -> Answer:
         """Knock at the socket. A server that refuses for want of free connections is ready all the same."""
@@ -87,9 +91,9 @@ class Server:
         for remains in (self.data / "postmaster.pid", self.sockets / SOCKET, self.sockets / f"{SOCKET}.lock"):
             remains.unlink(missing_ok=True)
 
-    def halt(self) -> bool:
-        """End the server, as gently as it lets itself be ended; False if something of it is still there."""
-        for number, patience_s in _ESCALATION:
+    def halt(self, *, hangs: bool = False) -> bool:
+        """End the server, by force if it `hangs` or takes too long; False if something of it is left."""
+        for number, patience_s in _FORCED if hangs else _FAST + _FORCED:
             end, told = time.monotonic() + patience_s, False
             while self.runs():
                 if time.monotonic() > end:
