@@ -33,7 +33,7 @@ class Executor:
     def __init__(
         self,
         store: RunStore,
-        recorder: Callable[[], Recorder],
+        recorder: Recorder,
         resume: Work,
         abandon: Work,
     ) -> None:
@@ -78,7 +78,7 @@ class Executor:
                 self._expected.pop(run_id, None)
 
     def _hold(self, run: RunRecord, entries: Sequence[Entry]) -> Execution:
-        execution = Execution(run, self._recorder().open(run, entries))
+        execution = Execution(run, self._recorder.open(run, entries))
         self._running[run.id] = execution
         for future in self._expected.get(run.id, ()):
             if not future.done():
@@ -116,7 +116,7 @@ class Executor:
         """The database refused what the run had to say: end it from what is stored."""
         run = execution.run
         run.last_seq = execution.log.feed.last_seq
-        again = Execution(run, self._recorder().open(run))
+        again = Execution(run, self._recorder.open(run))
         error = {
             "code": "RECORD_REJECTED",
             "message": f"The database refused the run's data: {refusal}",

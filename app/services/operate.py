@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic_core import from_json
 
 from app.core.action.normalize import ActionCall, proposed
-from app.core.errors import FieldError, Invalid, NotFound
+from app.core.errors import FieldError, UnknownModel
 from app.core.events.base import Event
 from app.core.events.run import ResultValidated
 from app.core.json_text import dumps, storable
@@ -53,7 +53,7 @@ class ModelCatalog(Protocol):
     """The models of a project."""
 
     async def resolve(self, project_id: UUID, name: str) -> ResolvedModel:
-        """A model by its name. Raises NotFound."""
+        """A model by its name. Raises UnknownModel, Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class OperatePlanner:
     async def _model(self, project_id: UUID, name: str, pointer: str) -> ResolvedModel:
         try:
             return await self._outside.models.resolve(project_id, name)
-        except NotFound:
-            where = FieldError(pointer, f"there is no model {name!r}; register it, or name another")
-            raise Invalid(f"no model {name!r} is registered", errors=[where]) from None
+        except UnknownModel as unknown:
+            where = FieldError(pointer, f"no model {name!r} is registered", "unknown_model")
+            raise UnknownModel(unknown.detail, errors=[where]) from None
 
 
 class _Operation:
