@@ -1,0 +1,145 @@
+"""JSON Schemas from clients: bounded, never fetched, and faults with pointers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.core.errors import Category
+from app.core.json_schema import (
+    MAX_DEPTH,
+    MAX_ENUM,
+    MAX_ERRORS,
+    MAX_MESSAGE,
+    InvalidSchema,
+    SchemaError,
+    compile_schema,
+)
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """Each definition applies the one before it twice."""
+    defs: dict[str, Any] = {"l/0": {"type": "string"}}
+    for level in range(1, levels + 1):
+        defs[f"l/{level}"] = {"allOf": [{"$ref": f"#/$defs/l~1{level - 1}"}] * 2}
+    return {"$defs": defs, "$ref": f"#/$defs/l~1{levels}"}
+
+
+def chain(length: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {"l0": {"type": "string"}}
+    for link in range(1, length):
+        defs[f"l{link}"] = {"$ref": f"#/$defs/l{link - 1}"}
+    return {"$defs": defs, "$ref": f"#/$defs/l{length - 1}"}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "at", "words"),
+    [
+        (True, "", "accepts everything"),
+        (False, "", "accepts nothing"),
+        ([], "", "is an object"),
+        ("{}", "", "is an object"),
+        ({"type": "bogus"}, "/type", "bogus"),
+        ({"properties": {"a/b": {"type": 3}}}, "/properties/a~1b/type", "3"),
+        ({"$ref": "http://127.0.0.1:9/schema"}, "", "never fetched"),
+        ({"$ref": "file:///etc/passwd"}, "", "never fetched"),
+        ({"items": {"$ref": "other.json"}}, "", ""),
+        ({"$ref": "#/$defs/missing"}, "", "missing"),
+        ({"pattern": "(?=a)b"}, "/pattern", "regex"),
+        ({"pattern": "(a{1000}){1000}"}, "/pattern", "regex"),
+        ({"properties": {"x": {"enum": list(range(MAX_ENUM + 1))}}}, "/properties/x/enum", "enum"),
+        ({"description": "x" * 65_536}, "", "bytes"),
+        ({"properties": {f"p{n}": {} for n in range(5_001)}}, "", "members"),
+        (deep(MAX_DEPTH), "/items" * MAX_DEPTH, "levels deep"),
+        (deep(3_000), "/items" * MAX_DEPTH, "levels deep"),
+        (doubling(40), "", "one value"),
+        (chain(2_000), "", "chain"),
+        ({"const": {1, 2}}, "", "no JSON value"),
+    ],
+)
+def test_a_schema_that_is_not_taken_is_refused_with_its_place(schema: Any, at: str, words: str) -> None:
+    with pytest.raises(InvalidSchema) as refused:
+        compile_schema(schema, at="/response_format")
+    (fault,) = refused.value.errors
+    assert fault.pointer == "/response_format" + at
+    assert words in fault.message
+    assert refused.value.code == fault.code == "invalid_schema"
+    assert refused.value.category is Category.INVALID
+    assert len(fault.message) <= MAX_MESSAGE
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [deep(MAX_DEPTH - 1), doubling(10), chain(200), {"enum": list(range(MAX_ENUM))}, {"$ref": "#"}, {}],
+)
+def test_schemas_within_the_bounds_are_taken(schema: dict[str, Any]) -> None:
+    compile_schema(schema).check([])
+
+
+def test_every_fault_is_told_with_a_pointer() -> None:
+    schema = compile_schema(
+        {
+            "type": "object",
+            "properties": {
+                "title": {},
+                "a/b": {"type": "integer"},
+                "l": {"items": {"enum": ["low", "high"]}},
+            },
+            "required": ["title"],
+            "additionalProperties": False,
+        }
+    )
+    value = {"a/b": "7", "l": ["low", "HIGH"], "extra": 1}
+    assert not schema.accepts(value)
+    faults = schema.check(value)
+    assert {fault.pointer for fault in faults} == {"", "/a~1b", "/l/1"}
+    told = " ".join(fault.message for fault in faults)
+    for word in ("title", "extra", '"HIGH"', '"7"'):
+        assert word in told
+    assert schema.accepts({"title": 1})
+    assert schema.check({"title": 1}) == []
+
+
+def test_faults_are_counted_and_their_messages_cut() -> None:
+    schema = compile_schema({"items": {"type": "integer"}})
+    faults = schema.check(["x" * 10_000] * 500)
+    assert len(faults) == MAX_ERRORS
+    assert {len(fault.message) for fault in faults} == {MAX_MESSAGE}
+    assert schema.check(["x"] * 5, limit=2) == [
+        SchemaError(f"/{index}", '"x" is not of type "integer"') for index in range(2)
+    ]
+
+
+def test_a_pattern_runs_in_linear_time() -> None:
+    assert not compile_schema({"pattern": "^(a+)+$"}).accepts("a" * 50_000 + "!")
+
+
+def test_integers_of_any_size_are_integers() -> None:
+    schema = compile_schema({"type": "integer", "minimum": 10**30})
+    assert schema.accepts(10**30)
+    assert not schema.accepts(10**30 - 1)
+
+
+def test_one_schema_is_compiled_once_and_others_do_not_disturb_it() -> None:
+    first = compile_schema({"type": "integer", "minimum": 3})
+    assert compile_schema({"minimum": 3, "type": "integer"}) is first
+    for number in range(1_000):
+        other = compile_schema({"const": number})
+        assert other.accepts(number)
+        assert not other.accepts(number + 1)
+    assert compile_schema({"minimum": 3, "type": "integer"}).accepts(3)
+
+
+@given(st.integers(), st.integers())
+def test_the_cache_never_confuses_two_schemas(one: int, other: int) -> None:
+    assert compile_schema({"const": one}).accepts(other) == (one == other)
