@@ -27,6 +27,9 @@ Step = Mapping[str, Any]
 Scripts = Sequence[Sequence[Sequence[Step]]]
 """What model i yields at its j-th attempt; the last attempt repeats."""
 
+_WAITS = {"wait_ms", "open_wait_ms", "hold_ms"}
+_REASONS = {"stop", "length", "tool_calls", "content_filter", "refusal"}
+
 
 @dataclass(slots=True)
 class Seen:
@@ -51,6 +54,12 @@ class Trace:
     def events(self) -> list[Event]:
         """The events, in order."""
         return [entry.event for entry in self.seen]
+
+    @property
+    def code(self) -> str | None:
+        """The code of the error that the session ended with, None when it completed."""
+        assert self.finish is not None
+        return self.finish.error.code if self.finish.error else None
 
     def types(self) -> list[str]:
         """Their types."""
@@ -152,15 +161,12 @@ class StreamDriver:
 
     def _step(self, steps: deque[Step]) -> None:
         step: Step = steps.popleft() if steps else {"closed": True}
-        wait_ms = step.get("open_wait_ms") if not self._opened else None
-        if wait_ms is None and not self._opened and "error" not in step:
+        if not self._opened and "open_wait_ms" not in step and "error" not in step:
             self._opened = True
             steps.appendleft(step)
             self.feed(Opened("openai"))
-            return
-        wait_ms = wait_ms if wait_ms is not None else step.get("wait_ms", step.get("hold_ms"))
-        if wait_ms is not None:
-            self._wait(steps, step, wait_ms)
+        elif wait := _WAITS & step.keys():
+            self._wait(steps, wait.pop(), step)
         elif "error" in step or "closed" in step:
             self._steps = None
             self.feed(Failed(fault_of(step["error"])) if "error" in step else Closed())
@@ -168,14 +174,14 @@ class StreamDriver:
             for chunk in chunks_of(step):
                 self.feed(chunk)
 
-    def _wait(self, steps: deque[Step], step: Step, wait_ms: float) -> None:
-        if "hold_ms" in step:
-            self.now_ms += wait_ms
-            self.feed(Held(wait_ms))
+    def _wait(self, steps: deque[Step], kind: str, step: Step) -> None:
+        if kind == "hold_ms":
+            self.now_ms += step[kind]
+            self.feed(Held(step[kind]))
             return
-        rest_ms = self._pass(wait_ms)
+        rest_ms = self._pass(step[kind])
         if rest_ms > 0:
-            steps.appendleft({**step, next(iter(step)): rest_ms})
+            steps.appendleft({kind: rest_ms})
 
     def _pass(self, ms: float) -> float:
         """Let time pass until a limit or the abort strikes; give what is left of it."""
@@ -228,11 +234,14 @@ def chunks_of(step: Step) -> list[chunks.Chunk]:
         case "keep_alive":
             return [chunks.KeepAlive()]
         case "finish":
-            return [chunks.FinishReason(value, value)]
+            return [_finish_reason(value)]
         case "end":
-            reason = [] if value is None else [chunks.FinishReason(value, value)]
-            return [*reason, chunks.EndMark()]
+            return [chunks.EndMark()] if value is None else [_finish_reason(value), chunks.EndMark()]
     raise ValueError(f"unknown step {kind!r}")
+
+
+def _finish_reason(word: str) -> chunks.FinishReason:
+    return chunks.FinishReason(word if word in _REASONS else None, word)
 
 
 def options_of(wire: Mapping[str, Any]) -> LifecycleOptions:

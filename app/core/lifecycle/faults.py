@@ -196,16 +196,17 @@ def _by_status(status: int) -> Trouble:
     return REJECTED if 400 <= status < 500 else UNKNOWN
 
 
-# Letters on both sides only: underscores count as borders, so that `rate_limit_error` is found.
+# An underscore or a hump is a border, a letter is none: RateLimitError is found, "corporate limit" is not.
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _OVERLOADED: Final = re.compile(r"(?<![a-z])overloaded(?![a-z])", re.IGNORECASE)
 _RATE_LIMIT: Final = re.compile(
-    r"(?<![a-z])(?:rate[ _-]?limit(?:ed)?|too[ _]many[ _]requests)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z])(?:rate[ _-]?limit(?:ed)?|too[ _-]?many[ _-]?requests)(?![a-z])", re.IGNORECASE
 )
 
 
 def _by_words(fault: Fault) -> Trouble:
     """By the error's own type; by its text only where it has no type."""
-    words = fault.type or fault.message
+    words = _HUMP.sub("_", fault.type or fault.message)
     if _RATE_LIMIT.search(words):
         return RATE_LIMIT
     return SERVER if _OVERLOADED.search(words) else UNKNOWN

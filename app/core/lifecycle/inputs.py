@@ -41,9 +41,10 @@ class Tick:
 
 @dataclass(slots=True)
 class Held:
-    """We did not read for a while (the log was behind), so the token limits do not count that time."""
+    """We stopped reading for a while, since the log was behind; the token limits do not count that time."""
 
     ms: float
+    """How long, up to now."""
 
 
 @dataclass(slots=True)

@@ -74,13 +74,13 @@ class Limits:
         self.rest()
         self._total_at_ms = None
 
-    def hold(self, ms: float) -> None:
-        """We did not read for so long, so the time does not count against the server."""
+    def hold(self, ms: float, now_ms: float) -> None:
+        """We did not read for so long until now, so that time does not count against the server."""
         if self.progress_ms is not None:
-            self.progress_ms += ms
-            self._alive_ms += ms
+            self.progress_ms = min(self.progress_ms + ms, now_ms)
+            self._alive_ms = min(self._alive_ms + ms, now_ms)
         elif self._asked_ms is not None:
-            self._asked_ms += ms
+            self._asked_ms = min(self._asked_ms + ms, now_ms)
 
     @property
     def deadline_ms(self) -> float | None:

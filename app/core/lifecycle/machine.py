@@ -59,7 +59,7 @@ class StreamMachine(Standing):
             case Tick():
                 return self._tick(now_ms)
             case Held(ms=ms):
-                self.limits.hold(ms)
+                self.limits.hold(ms, now_ms)
                 return iter(())
             case Abort(source=source):
                 if self.state in TERMINAL:

@@ -1,0 +1,145 @@
+"""The figures of a session, and inputs at odd times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.core.chunks import EndMark, KeepAlive, TextDelta, UsageReport
+from app.core.events.session import Token
+from app.core.faults import Fault, FaultKind
+from app.core.lifecycle.effects import Close, Open, Position
+from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Opened, Tick
+from app.core.lifecycle.machine import StreamMachine, UnexpectedInput
+from app.core.lifecycle.options import LifecycleOptions
+from app.core.lifecycle.table import State
+from tests.core.lifecycle.scripts import DENIED, END, QUICK, RESET
+from tests.support.stream_driver import Scripts, StreamDriver, drive
+
+
+def test_lengths_count_code_points() -> None:
+    machine, trace = drive([[[{"text": "naïve 🦦"}, {"text": ""}, {"text": "日本"}, END]]], QUICK)
+    assert machine.token_count == len(trace.of("TOKEN")) == 2
+    complete = trace.of("COMPLETE")[0]
+    assert (complete["tokenCount"], complete["contentLength"]) == (2, 9)
+
+
+def test_on_complete_is_given_the_state() -> None:
+    _, trace = drive([[[{"text": "a"}, RESET], [{"text": "b"}], [{"text": "ok"}, END]]], QUICK)
+    assert trace.callbacks("on_complete")[0].args == (
+        {
+            "content": None,
+            "contentRef": {"length": 2},
+            "tokenCount": 1,
+            "checkpoint": "",
+            "modelRetryCount": 1,
+            "networkRetryCount": 1,
+            "fallbackIndex": 0,
+        },
+    )
+
+
+def test_usage_is_replaced_within_an_attempt_and_summed_over_attempts() -> None:
+    def usage(output: int) -> dict[str, Any]:
+        return {"usage": {"input_tokens": 100, "output_tokens": output}}
+
+    machine, _ = drive(
+        [[[usage(1), {"text": "a"}, usage(40), RESET], [usage(60), {"text": "b"}, END]]], QUICK
+    )
+    assert machine.usage == UsageReport(200, 100)
+    assert [(entry.attempt, entry.usage.output_tokens) for entry in machine.usages] == [(1, 40), (2, 60)]
+
+
+def test_without_a_report_usage_is_not_known() -> None:
+    machine, _ = drive([[[{"text": "a"}, END]]], QUICK)
+    assert machine.usage is None
+
+
+def test_the_summary_covers_the_whole_session() -> None:
+    machine = StreamMachine(LifecycleOptions(), models=2, draw=lambda: 0.0)
+    scripts: Scripts = [[[RESET], [DENIED]], [[{"wait_ms": 100}, {"text": "a"}, END]]]
+    trace = StreamDriver(machine, scripts, start_ms=1_700_000_000_000.0).run()
+    assert trace.of("SESSION_SUMMARY") == [
+        {
+            "duration": 600,
+            "tokenCount": 1,
+            "startTs": 1_700_000_000_000,
+            "endTs": 1_700_000_000_600,
+            "driftDetected": False,
+            "guardrailViolations": 0,
+            "fallbackDepth": 1,
+            "retryCount": 1,
+            "checkpointsCreated": 0,
+        }
+    ]
+
+
+def test_reasoning_is_kept_apart_from_the_answer() -> None:
+    machine, trace = drive([[[{"reasoning": "Sum "}, {"reasoning": "it."}, {"text": "4"}, END]]], QUICK)
+    assert (machine.reasoning, machine.text) == ("Sum it.", "4")
+    assert len(trace.of("TOKEN")) == 1
+
+
+@pytest.mark.parametrize("purpose", ["main", "repair", "voter"])
+def test_a_session_says_what_it_is_for(purpose: Any) -> None:
+    machine = StreamMachine(QUICK, models=1, draw=lambda: 0.5, purpose=purpose)
+    trace = StreamDriver(machine, [[[{"text": "a"}, END]]]).run()
+    assert trace.of("SESSION_START")[0]["purpose"] == purpose
+
+
+def test_events_belong_to_the_position_that_precedes_them() -> None:
+    _, trace = drive([[[RESET], [DENIED]], [[{"text": "a"}, END]]], QUICK)
+    places = [(entry.event.type, entry.attempt, entry.fallback_index) for entry in trace.seen]
+    assert places[0] == ("SESSION_START", 1, 0)
+    assert ("RETRY_ATTEMPT", 1, 0) in places
+    assert ("ATTEMPT_START", 2, 0) in places
+    assert ("FALLBACK_START", 1, 1) in places
+    assert places[-1] == ("SESSION_SUMMARY", 1, 1)
+
+
+def test_what_is_left_of_a_closed_attempt_is_ignored() -> None:
+    machine = StreamMachine(QUICK, models=1, draw=lambda: 0.5)
+    for item in (Begin(), Opened("openai")):
+        machine.feed(item, 0)
+    effects = machine.feed(EndMark(), 0)
+    assert [type(effect) for effect in effects if not hasattr(effect, "meta")] == [Close, Position, Open]
+    for stale in (TextDelta("stale"), KeepAlive(), EndMark(), Closed()):
+        assert machine.feed(stale, 1) == []
+    machine.feed(Opened("openai"), 2)
+    assert machine.feed(TextDelta("fresh"), 3) == [Token("fresh")]
+    assert machine.text == "fresh"
+
+
+def test_an_ended_session_ignores_everything() -> None:
+    machine, trace = drive([[[{"text": "a"}, END]]], QUICK)
+    fault = Fault(FaultKind.NETWORK, "late")
+    for late in (Abort("user"), Tick(), TextDelta("late"), Failed(fault), Closed(), Opened("openai")):
+        assert machine.feed(late, 10**6) == []
+    assert machine.state is State.COMPLETE
+    assert machine.text == trace.client_text() == "a"
+
+
+def test_a_tick_before_its_time_does_nothing() -> None:
+    machine = StreamMachine(LifecycleOptions(), models=1, draw=lambda: 0.5)
+    machine.feed(Begin(), 0)
+    assert machine.deadline_ms == 5_000
+    assert machine.feed(Tick(), 4_999) == []
+
+
+@pytest.mark.parametrize("first", [TextDelta("a"), Opened("openai"), Abort("user"), Tick(), Closed()])
+def test_nothing_comes_before_the_beginning(first: Any) -> None:
+    machine = StreamMachine(QUICK, models=1, draw=lambda: 0.5)
+    with pytest.raises(UnexpectedInput):
+        machine.feed(first, 0)
+    assert machine.state is State.INIT
+
+
+@pytest.mark.parametrize("second", [Begin(), Opened("openai"), Answer()])
+def test_an_input_that_cannot_come_now_is_refused(second: Any) -> None:
+    machine = StreamMachine(QUICK, models=1, draw=lambda: 0.5)
+    machine.feed(Begin(), 0)
+    machine.feed(Opened("openai"), 0)
+    with pytest.raises(UnexpectedInput):
+        machine.feed(second, 0)
+    assert machine.feed(TextDelta("a"), 1) == [Token("a")]

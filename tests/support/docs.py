@@ -1,0 +1,199 @@
+"""Write the pages of docs/ that are made from the code: `python -m tests.support.docs`.
+
+A page is a function that gives its text, listed in `PAGES`; tests/architecture/test_docs.py compares
+each with its file. To add one, write the function and its line in `PAGES`, then run the command.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from app.core.events import event_types
+from app.core.events.base import Event, camel
+from app.core.lifecycle.delays import Strategy
+from app.core.lifecycle.faults import TROUBLES
+from app.core.lifecycle.table import State, as_markdown, as_mermaid
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+NOTICE = "<!-- Made from the code by `python -m tests.support.docs`; do not edit. -->"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(head), *(list(row) for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def said_of(cls: type) -> dict[str, str]:
+    """The docstrings that stand under the attributes of a class, by attribute."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    body = tree.body[0].body  # type: ignore[attr-defined]
+    said: dict[str, str] = {}
+    for above, below in pairwise(body):
+        match above, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                said[name] = " ".join(text.split())
+    return said
+
+
+def doc(thing: Any) -> str:
+    """A docstring as one line."""
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def lifecycle() -> str:
+    """docs/lifecycle.md"""
+    states, strategies = said_of(State), said_of(Strategy)
+    return f"""{NOTICE}
+# The lifecycle of a model stream
+
+A run asks models through streams. One stream is one session: it asks the primary model, asks it again
+after a fault where that may help, falls back to the next model where it does not, and ends with an
+answer or an error. A pure state machine (`app/core/lifecycle/`) decides all of it: it is fed what
+happens, one input at a time with the time at which it happened, and gives back what is to be done,
+events to be recorded among it. The same inputs always give the same effects. What each event says
+stands in [events.md](events.md).
+
+## States
+
+{table(["State", "Meaning"], ([f"`{state}`", states[state.name]] for state in State))}
+
+## Transitions
+
+There are no others: one that is not listed is a bug, raises, and changes nothing.
+
+{as_markdown()}
+
+```mermaid
+{as_mermaid()}
+```
+
+## Faults
+
+A fault is classified by where it came from, then by its HTTP status, then by its type, and only where
+it has none of these by its text. `max_retries` limits all retries of one model's stream, `attempts`
+those after faults of the answer itself; both begin anew on a fallback. Where neither a retry nor a
+fallback is left, the run ends under the fault's code, or under `ALL_STREAMS_EXHAUSTED` when a fallback
+was tried and has failed too.
+
+{_faults()}
+
+## Pauses before a retry
+
+n counts the retries already made. A server that asks for a longer pause (`Retry-After`) is heard, up to
+a limit. A fallback waits for nothing.
+
+{table(["`strategy`", "Pause"], ([f"`{kind}`", strategies[kind.name]] for kind in Strategy))}
+"""
+
+
+def _faults() -> str:
+    def yes(is_so: bool) -> str:
+        return "yes" if is_so else "no"
+
+    return table(
+        [
+            "Fault",
+            "`code`",
+            "`category`",
+            "`failureType`",
+            "Reason of a retry",
+            "Spends",
+            "Retry",
+            "Fallback",
+        ],
+        (
+            [
+                row.what,
+                f"`{row.code}`",
+                row.category,
+                row.failure_type,
+                row.reason or "–",
+                row.spends.value,
+                yes(row.retryable),
+                yes(row.fallback),
+            ]
+            for row in TROUBLES
+        ),
+    )
+
+
+def events() -> str:
+    """docs/events.md"""
+    families: dict[str, list[type[Event]]] = {}
+    for kind in sorted(event_types().values(), key=lambda kind: kind.code):
+        families.setdefault(kind.family, []).append(kind)
+    return f"""{NOTICE}
+# Events
+
+Every fact about a run is one event. On the wire it has `seq` (per run, from 1, without gaps), `ts`
+(milliseconds since the epoch), `type`, `run_id`, `branch_id`, `stream_id`, `attempt`, `fallback_index`,
+`context` (the caller's), `meta` (below) and `callbacks`: those that fire directly after it, in order.
+Events of the run itself belong to no stream. Lengths and offsets count Unicode code points.
+
+A client that joins the `text` of all TOKEN events of a stream, and cuts what it has at every `contentOffset`,
+always holds the right text.
+
+{"".join(_family(kinds) for kinds in families.values())}"""
+
+
+def _family(kinds: list[type[Event]]) -> str:
+    about = doc(inspect.getmodule(kinds[0])).partition(";")[0].rpartition(" (")[0] or kinds[0].family
+    return f"## {about}\n\n" + "".join(_event(kind) for kind in kinds)
+
+
+def _event(kind: type[Event]) -> str:
+    said = said_of(kind)
+    rows = [
+        [
+            f"`{camel(field.name)}`",
+            _type(str(field.type), field.default is not MISSING),
+            said.get(field.name, ""),
+        ]
+        for field in fields(kind)  # type: ignore[arg-type]
+    ]
+    text = f"### {kind.type}\n\n{doc(kind)}\n\n"
+    return text + (table(["Field", "Type", "Meaning"], rows) + "\n\n" if rows else "")
+
+
+_TYPES: Mapping[str, str] = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "Any": "any",
+    "dict[str, Any]": "object",
+    "list[str]": "array of strings",
+}
+
+
+def _type(annotation: str, optional: bool) -> str:
+    plain = annotation.removesuffix(" | None")
+    nullable = plain != annotation
+    return _TYPES[plain] + (", optional" if optional else " or null" if nullable else "")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"lifecycle.md": lifecycle, "events.md": events}
+"""Files in docs/ and what belongs in them."""
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
