@@ -27,7 +27,9 @@ CASES = {
 async def answered(case: dict[str, Any], options: dict[str, Any]) -> Answer:
     """The first attempt of a case, read by the provider; the server has seen us leave."""
     async with ModelServer({"m": cases.attempts(case)}) as server, model_client() as client:
-        answer = await ask(OpenAIProvider(client), opening("openai", base_url=server.base_url, options=options))
+        answer = await ask(
+            OpenAIProvider(client), opening("openai", base_url=server.base_url, options=options)
+        )
         await until(lambda: server.answered or server.left_early)
     return answer
 

@@ -1,0 +1,210 @@
+"""Read the body of a chat completions answer, in whatever pieces it comes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import orjson
+
+from app.adapters.chat_completions.events import EventReader
+from app.adapters.chat_completions.profile import Profile
+from app.adapters.chat_completions.surrogates import Halves
+from app.adapters.model_faults import error_object_fault, malformed
+from app.adapters.sse import EventTooLarge, ServerSentEvent, SseDecoder
+from app.core.chunks import Chunk, EndMark, KeepAlive
+from app.core.faults import Fault, ProviderError
+
+_DONE: Final = b"[DONE]"
+_SSE_START: Final = re.compile(rb"(?:data|event|id|retry)?:")
+_MAYBE_SSE_START: Final = tuple(b"data: event: id: retry:".split())
+_PINGS: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
+_SPACE: Final = b" \t\r\n"
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_MANY_DIGITS: Final = b"0" * 19
+
+
+class AnswerReader:
+    """Turns the bytes of one answer into chunks.
+
+    What the body is shows in its first bytes, for content types cannot be relied on: an event stream, one
+    JSON object, or neither. After each call look at `fault`, which follows on the chunks that were returned,
+    and at `over`.
+    """
+
+    def __init__(self, profile: Profile, content_type: str = "text/event-stream") -> None:
+        self._profile = profile
+        self._said_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
+        self._events = EventReader(profile)
+        self._sse: SseDecoder | None = None
+        self._whole: list[bytes] | None = None
+        """The pieces of a body that is one JSON object."""
+        self._whole_bytes = 0
+        self._start = b""
+        """The first bytes, as long as they do not tell what the body is."""
+        self.fault: Fault | None = None
+        self.over = False
+        """Whether nothing more is to be read: the end mark came, the body ended, or there is a fault."""
+        self.complete = False
+        """Whether the end mark came; what follows in the body is of no interest."""
+        self.is_answer = self._said_stream
+        """Whether it is certain that this is an answer in a form that we take."""
+
+    def feed(self, piece: bytes) -> list[Chunk]:
+        """What the piece says; a `KeepAlive` when that is nothing."""
+        out: list[Chunk] = []
+        try:
+            if self._sse is None:
+                self._begin(piece, out)
+            else:
+                self._stream(self._sse, piece, out)
+        except (ProviderError, EventTooLarge) as error:
+            self._fail(error)
+        return out or [KeepAlive()]
+
+    def finish(self) -> list[Chunk]:
+        """What is left when the body has ended."""
+        out: list[Chunk] = []
+        try:
+            if self._sse is not None:
+                self._last_event(self._sse, out)
+                self._events.finish(out)
+            elif self._whole is not None:
+                self._complete(b"".join(self._whole), out)
+            elif self._start or not self._said_stream:
+                raise ProviderError(malformed("the answer is no completion", self._start))
+        except (ProviderError, EventTooLarge) as error:
+            self._fail(error)
+        self.over = True
+        return out
+
+    def _fail(self, error: ProviderError | EventTooLarge) -> None:
+        if isinstance(error, ProviderError):
+            self.fault = error.fault
+        else:
+            self.fault = malformed(str(error), type="too_large")
+        self.over = True
+
+    def _begin(self, piece: bytes, out: list[Chunk]) -> None:
+        """Find out what the body is."""
+        if self._whole is not None:
+            self._keep(piece)
+            return
+        start = self._start + piece
+        shown = start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)
+        if len(start) < 3:
+            self._start = start
+        elif not shown:
+            self._start = b""
+        elif shown.startswith(b"{") or (shown.startswith(b"[") and not self._said_stream):
+            self._whole = []
+            self._keep(start)
+        elif self._said_stream or _SSE_START.match(shown):
+            self.is_answer = True
+            self._sse = SseDecoder(self._profile.max_event_bytes)
+            self._stream(self._sse, start, out)
+        elif any(field.startswith(shown) for field in _MAYBE_SSE_START):
+            self._start = start
+        else:
+            raise ProviderError(malformed("the answer is no completion", shown))
+
+    def _keep(self, piece: bytes) -> None:
+        assert self._whole is not None
+        self._whole.append(piece)
+        self._whole_bytes += len(piece)
+        if self._whole_bytes > self._profile.max_event_bytes:
+            raise EventTooLarge(self._profile.max_event_bytes)
+
+    def _stream(self, sse: SseDecoder, piece: bytes, out: list[Chunk]) -> None:
+        for event in sse.feed(piece):
+            self._event(event, out)
+            if self.over:
+                return
+
+    def _event(self, event: ServerSentEvent, out: list[Chunk]) -> None:
+        raw = event.data
+        if raw == _DONE:
+            self._end(out)
+            return
+        try:
+            said = self._parsed(raw)
+        except ValueError:
+            self._no_json(event, out)
+            return
+        if type(said) is not dict:
+            if said:
+                raise ProviderError(malformed("an event is no JSON object", raw))
+        elif event.name == "error" and not said.get("error"):
+            raise ProviderError(error_object_fault(said))
+        else:
+            self._events.read(said, out)
+
+    def _no_json(self, event: ServerSentEvent, out: list[Chunk]) -> None:
+        raw = event.data.strip()
+        if raw == _DONE:
+            self._end(out)
+        elif event.name == "error":
+            raise ProviderError(error_object_fault(raw.decode("utf-8", "replace")))
+        elif b"\n" in raw:
+            # A server that ends its events with one line feed: several of them look like one.
+            for line in raw.split(b"\n"):
+                if not self.over:
+                    self._event(ServerSentEvent(line, event.name), out)
+        elif raw and event.name not in _PINGS:
+            raise ProviderError(malformed("an event is no JSON", raw))
+
+    def _end(self, out: list[Chunk]) -> None:
+        self._events.finish(out)
+        out.append(EndMark())
+        self.over = self.complete = True
+
+    def _last_event(self, sse: SseDecoder, out: list[Chunk]) -> None:
+        """The last event lacks its end: it counts if it is whole, else the answer was cut there."""
+        event = sse.finish()
+        if event is None:
+            return
+        if event.data.strip() != _DONE:
+            try:
+                self._parsed(event.data)
+            except ValueError:
+                if event.name != "error" and b"\n" not in event.data:
+                    return
+        self._event(event, out)
+
+    def _complete(self, raw: bytes, out: list[Chunk]) -> None:
+        """Take a whole completion for an answer."""
+        raw = raw.removeprefix(b"\xef\xbb\xbf").strip(_SPACE)
+        try:
+            said = self._parsed(raw)
+        except ValueError:
+            raise ProviderError(malformed("the answer is no JSON", raw)) from None
+        if type(said) is list and said:
+            said = said[0]
+        if type(said) is not dict or not (said.get("choices") or said.get("error")):
+            if type(said) is dict and said.get("object") == "error":
+                raise ProviderError(error_object_fault(said))
+            raise ProviderError(malformed("the answer is no completion", raw))
+        self._events.read(said, out)
+        self.is_answer = True
+        self._end(out)
+
+    def _parsed(self, raw: bytes) -> Any:
+        """The value of a JSON text. Raises ValueError."""
+        if b"arguments" in raw and _MANY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
+            return _loads(raw)  # the fast parser would round a long integer among the arguments of a call
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            value = _loads(raw)
+            if self._events.halves is None:
+                self._events.halves = Halves()
+            return value
+
+
+def _loads(raw: bytes) -> Any:
+    """Like orjson's, but exact, and taking lone surrogates, NaN and bare control characters."""
+    try:
+        return json.loads(raw.decode(), strict=False)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -1,0 +1,84 @@
+"""Put a prompt into the form that a chat completions endpoint takes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from app.adapters.chat_completions.profile import Profile
+from app.core import json_text
+from app.core.prompt import Prompt, PromptMessage
+from app.ports.provider import ModelEndpoint, Opening
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_NAME_CHARS: Final = 64
+
+
+def headers_of(endpoint: ModelEndpoint, profile: Profile) -> dict[str, str]:
+    """The request's headers, the credential included."""
+    headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+    if endpoint.api_key and profile.api_key_header:
+        headers[profile.api_key_header] = endpoint.api_key
+    elif endpoint.api_key and not any(name.lower() == "authorization" for name in profile.headers):
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    return headers | profile.headers
+
+
+def body_of(opening: Opening, profile: Profile) -> bytes:
+    """The request's body.
+
+    The endpoint's `extra_body` comes first, then the prompt's options, then what the wire demands. Text to
+    continue from is given as a last assistant message, which servers that know continuation go on from.
+    """
+    prompt = opening.prompt
+    body: dict[str, Any] = {**profile.extra_body, **prompt.options}
+    body["model"] = opening.endpoint.model
+    body["messages"] = [_message(message) for message in prompt.messages]
+    if opening.continue_from:
+        body["messages"].append({"role": "assistant", "content": opening.continue_from})
+    body["stream"] = True
+    if profile.include_usage:
+        body["stream_options"] = {"include_usage": True}
+    if prompt.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": dict(tool.parameters),
+                },
+            }
+            for tool in prompt.tools
+        ]
+    if prompt.response_schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": _schema(prompt, profile)}
+    return json_text.dumps(body)
+
+
+def _message(message: PromptMessage) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": message.role, "content": json_text.storable(message.text)}
+    if message.images:
+        parts: list[dict[str, Any]] = [{"type": "text", "text": out["content"]}] if message.text else []
+        out["content"] = parts + [{"type": "image_url", "image_url": {"url": url}} for url in message.images]
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        out["content"] = out["content"] or None
+        out["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json_text.dumps(dict(call.arguments)).decode()},
+            }
+            for call in message.tool_calls
+        ]
+    return out
+
+
+def _schema(prompt: Prompt, profile: Profile) -> dict[str, Any]:
+    name = _NOT_IN_NAMES.sub("_", prompt.schema_name)[:_NAME_CHARS].strip("_") or "Response"
+    schema: dict[str, Any] = {"name": name, "schema": dict(prompt.response_schema or {})}
+    if profile.strict_schema:
+        schema["strict"] = True
+    return schema

@@ -1,0 +1,298 @@
+"""The HTTP client that talks to model servers, with errors that say what really happened.
+
+It is `httpx` on top, so that callers see one well-known interface, and `aiohttp` below, which costs a third
+of the CPU of httpx's own transport. What happened on the wire is told by the class of the error:
+
+| raised | what is known |
+|---|---|
+| `httpx.ConnectTimeout`, `httpx.ConnectError`, `DnsError`, `TlsError`, `AddressRefused` | nothing was sent |
+| `httpx.ReadError` | the connection was reset after the request went out |
+| `Disconnected` | the peer closed the connection before its answer was complete |
+| `httpx.RemoteProtocolError` | what came is not HTTP |
+| `httpx.LocalProtocolError` | the request itself cannot be sent |
+
+Redirects are not followed, cookies are not kept, the environment's proxies are not used and nothing is sent
+twice, with one exception: see `_Transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from types import SimpleNamespace
+from typing import Any, Final
+
+import aiohttp
+import httpx
+import yarl
+
+STALE_WITHIN_S: Final = 1.0
+"""A kept connection whose peer had gone away fails within a round trip; later, it had taken the request."""
+
+IDLE_S: Final = 30.0
+"""How long an unused connection is kept."""
+
+LINGER_S: Final = 0.25
+"""How long the formal end of a body may take whose content is complete."""
+
+_USER_AGENT: Final = "branchline"
+_BODY: Final = "branchline.body"
+
+
+class TlsError(httpx.ConnectError):
+    """The handshake failed or the certificate was refused; trying again would not help."""
+
+
+class DnsError(httpx.ConnectError):
+    """The host's name has no address."""
+
+
+class AddressRefused(httpx.ConnectError):
+    """The host's address is one that we may not talk to."""
+
+
+class Disconnected(httpx.RemoteProtocolError):
+    """The peer closed the connection in good order, but before its answer was complete."""
+
+
+def model_client(
+    *,
+    connect_timeout_s: float = 10.0,
+    tls: ssl.SSLContext | None = None,
+    may_connect: Callable[[str], bool] | None = None,
+) -> httpx.AsyncClient:
+    """The client for model servers; close it with `aclose()`.
+
+    `connect_timeout_s` covers name, connection and handshake together. There is no limit on reading: how long
+    an answer may take is decided by whoever waits for it, who cancels. `may_connect` is asked with each
+    address (IPv4 or IPv6, as text) right before it is dialled.
+    """
+    return httpx.AsyncClient(
+        transport=_Transport(tls or httpx.create_ssl_context(), may_connect),
+        timeout=httpx.Timeout(None, connect=connect_timeout_s),
+        headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+async def read(response: httpx.Response) -> bytes:
+    """What has come of the body since the last read, waiting for some; empty at its end.
+
+    Only for responses of `model_client`, opened with `stream=True`; cheaper than httpx's iterators, and a
+    wait that is cancelled leaves no generator behind. Raises the errors named above.
+    """
+    body: _Body = response.extensions[_BODY]
+    return await body.read()
+
+
+def let_end(response: httpx.Response) -> None:
+    """Note that the rest of the body is of no interest, but for its end.
+
+    Closing the response then does not wait, and does not close the connection at once: when the body ends
+    within a moment, as it should, the connection is kept for another request.
+    """
+    body: _Body = response.extensions[_BODY]
+    body.may_linger = True
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """Send requests through aiohttp.
+
+    Connections are kept, for a new TLS connection costs two round trips and some milliseconds. A peer may
+    close a kept connection in the moment in which we use it. HTTP cannot tell whether it took the request,
+    but when the connection had been used before, not a byte of an answer came and it failed at once, then it
+    was the idle connection that ended and not an answer; such a request is sent once more, on a new
+    connection. The most that this can cost is a generation that nobody reads.
+    """
+
+    def __init__(self, tls: ssl.SSLContext, may_connect: Callable[[str], bool] | None) -> None:
+        self._tls = tls
+        self._socket_factory = None if may_connect is None else _guarded(may_connect)
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._lingering: set[asyncio.Task[None]] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        content = await request.aread()
+        loop = asyncio.get_running_loop()
+        facts = SimpleNamespace(reused=False)
+        sent_at = loop.time()
+        try:
+            try:
+                answer = await self._send(request, content, facts, keep=True)
+            except aiohttp.ClientConnectionError as error:
+                if not facts.reused or not _lost(error) or loop.time() - sent_at > STALE_WITHIN_S:
+                    raise
+                answer = await self._send(request, content, facts, keep=False)
+        except _CLIENT_ERRORS as error:
+            raise _true_error(error, request) from error
+        body = _Body(answer, request, self._lingering)
+        return httpx.Response(
+            answer.status,
+            headers=_headers(answer),
+            stream=body,
+            extensions={"http_version": b"HTTP/1.1", _BODY: body},
+        )
+
+    async def aclose(self) -> None:
+        for task in self._lingering:
+            task.cancel()
+        await asyncio.gather(*self._lingering, return_exceptions=True)
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
+
+    async def _send(
+        self, request: httpx.Request, content: bytes, facts: SimpleNamespace, *, keep: bool
+    ) -> aiohttp.ClientResponse:
+        limits: dict[str, float | None] = request.extensions.get("timeout", {})
+        return await self._session(keep).request(
+            request.method,
+            yarl.URL(str(request.url), encoded=True),
+            headers=[(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw],
+            data=content or None,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(connect=limits.get("connect"), sock_read=limits.get("read")),
+            trace_request_ctx=facts,
+        )
+
+    def _session(self, keep: bool) -> aiohttp.ClientSession:
+        """The session that keeps its connections, or the one that opens a new one each time."""
+        session = self._sessions.get(keep)
+        if session is None:
+            options: dict[str, Any] = {"keepalive_timeout": IDLE_S} if keep else {"force_close": True}
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, ssl=self._tls, socket_factory=self._socket_factory, **options
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trace_configs=[_reuse_trace()],
+                trust_env=False,
+            )
+            # Or aiohttp repeats GET, PUT and DELETE by itself, also when they were sent. Not a public switch.
+            session._retry_connection = False
+            self._sessions[keep] = session
+        return session
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of one answer."""
+
+    def __init__(
+        self, answer: aiohttp.ClientResponse, request: httpx.Request, lingering: set[asyncio.Task[None]]
+    ) -> None:
+        self.may_linger = False
+        self._answer = answer
+        self._request = request
+        self._lingering = lingering
+        self._protocol = None if answer.connection is None else answer.connection.protocol
+        self._framed = "Content-Length" in answer.headers or "Transfer-Encoding" in answer.headers
+
+    async def read(self) -> bytes:
+        try:
+            piece = await self._answer.content.readany()
+        except _CLIENT_ERRORS as error:
+            raise _true_error(self._loss() or error, self._request) from error
+        if not piece and not self._framed and isinstance(loss := self._loss(), aiohttp.ClientOSError):
+            # A body that ends with its connection: aiohttp takes a reset for its regular end.
+            raise _true_error(loss, self._request) from loss
+        return piece
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while piece := await self.read():
+            yield piece
+
+    def _loss(self) -> aiohttp.ClientConnectionError | None:
+        """How the connection ended, which aiohttp keeps apart from how the body did."""
+        # Compared with None: a protocol is a queue, and false when empty.
+        error = None if self._protocol is None else self._protocol.exception()
+        return error if isinstance(error, aiohttp.ClientConnectionError) else None
+
+    async def aclose(self) -> None:
+        """Give the connection back when the body has been received; else close it, at once."""
+        if self.may_linger and not self._answer.closed:
+            task = asyncio.create_task(self._linger())
+            self._lingering.add(task)
+            task.add_done_callback(self._lingering.discard)
+        else:
+            self._answer.close()
+
+    async def _linger(self) -> None:
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await self._answer.content.readany()
+        except _CLIENT_ERRORS:
+            pass
+        finally:
+            self._answer.close()
+
+
+_CLIENT_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+def _lost(error: aiohttp.ClientConnectionError) -> bool:
+    """Whether a connection that had been made was lost before anything of an answer came."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)  # else it holds the part of the answer that did come
+    return not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError)
+
+
+_TRUE_CLASSES: Final[tuple[tuple[type[BaseException], type[httpx.TransportError]], ...]] = (
+    (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
+    (TimeoutError, httpx.ReadTimeout),
+    (aiohttp.ClientConnectorDNSError, DnsError),
+    (aiohttp.ClientSSLError, TlsError),
+    (ssl.SSLError, TlsError),
+    (aiohttp.ServerFingerprintMismatch, TlsError),
+    (aiohttp.ClientConnectorError, httpx.ConnectError),
+    (aiohttp.ServerDisconnectedError, Disconnected),
+    (aiohttp.ClientConnectionError, httpx.ReadError),
+    (OSError, httpx.ReadError),
+    (aiohttp.InvalidURL, httpx.LocalProtocolError),
+    (aiohttp.NonHttpUrlClientError, httpx.UnsupportedProtocol),
+    (aiohttp.ClientError, httpx.RemoteProtocolError),
+)
+"""The first that fits counts: aiohttp's classes overlap."""
+
+
+def _true_error(error: BaseException, request: httpx.Request) -> httpx.TransportError:
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, _NotAllowed):
+        return AddressRefused(str(error.os_error), request=request)
+    kind = next(true for seen, true in _TRUE_CLASSES if isinstance(error, seen))
+    words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
+    return kind(words or type(error).__name__, request=request)
+
+
+def _headers(answer: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
+    """The headers that describe the body as `_Body` gives it, which is uncompressed."""
+    if "Content-Encoding" not in answer.headers:
+        return list(answer.raw_headers)
+    encoded = (b"content-encoding", b"content-length")
+    return [(name, value) for name, value in answer.raw_headers if name.lower() not in encoded]
+
+
+def _reuse_trace() -> aiohttp.TraceConfig:
+    async def reused(_session: object, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.reused = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(reused)
+    return trace
+
+
+class _NotAllowed(OSError):
+    """Raised in the place of a socket."""
+
+
+def _guarded(may_connect: Callable[[str], bool]) -> Callable[[aiohttp.AddrInfoType], socket.socket]:
+    def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, where = address
+        if not may_connect(str(where[0])):
+            raise _NotAllowed(f"the address {where[0]} is not allowed")
+        return socket.socket(family, kind, protocol)
+
+    return make_socket
