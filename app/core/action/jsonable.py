@@ -80,6 +80,12 @@ class _Conversion:
         self._open: set[int] = set()
 
     def of(self, value: Any, depth: int) -> Any:
+        try:
+            return self._of(value, depth)
+        except Exception:  # A foreign object's own methods may raise anything, asked for its class even.
+            return UNSERIALIZABLE
+
+    def _of(self, value: Any, depth: int) -> Any:
         match value:
             case None | bool():
                 self._left -= 4
@@ -110,8 +116,6 @@ class _Conversion:
         self._open.add(id(value))
         try:
             return self._members(value, depth - 1)
-        except Exception:  # A foreign object's own methods may raise anything.
-            return UNSERIALIZABLE
         finally:
             self._open.discard(id(value))
 
