@@ -255,6 +255,9 @@ class RunStore(Protocol):
     async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
         """The branch and its whole conversation. Raises NotFound."""
 
+    async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
+        """Raises NotFound for a branch that is not the project's."""
+
     async def accept(self, new: NewRun) -> Acceptance:
         """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
+from dataclasses import dataclass
 
+from app.core.events import by_code
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry
 from app.ports.storage import RunRecord, RunStore
@@ -13,6 +15,8 @@ from app.services.feed import Batch, Feed, Feeds
 
 PAGE = 1000
 """Events read from the database at a time."""
+MAX_PAGES = 20
+"""Most of them for one filtered page, which may therefore be short or empty."""
 POLL_S = 0.25
 """How often the log of a run that is executed elsewhere is looked at."""
 
@@ -106,7 +110,7 @@ def cut(entries: list[Entry], limit: int) -> list[Entry]:
     out: list[Entry] = []
     left = limit
     for entry in entries:
-        size = 1 if isinstance(entry, EventEntry) else len(entry.texts)
+        size = size_of(entry)
         if size > left:
             if left and not isinstance(entry, EventEntry):
                 out.append(entry.before(entry.seq + left))
@@ -114,3 +118,45 @@ def cut(entries: list[Entry], limit: int) -> list[Entry]:
         out.append(entry)
         left -= size
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """A stretch of a log."""
+
+    entries: list[Entry]
+    last_seq: int
+    """Where the next page begins; what a filter left out counts as read."""
+    has_more: bool
+
+
+async def page_of_types(
+    store: RunStore, run: RunRecord, *, after: int, limit: int, types: Collection[str] | None
+) -> EventPage:
+    """At most `limit` events after a cursor, only those of the given types."""
+    found: list[Entry] = []
+    wanted = limit
+    for _ in range(MAX_PAGES):
+        read = await page_of(store, run, after=after, limit=PAGE if types is not None else limit + 1)
+        kept = [entry for entry in read if types is None or type_of(entry) in types]
+        shown = cut(kept, wanted)
+        wanted -= sum(map(size_of, shown))
+        found += shown
+        if sum(map(size_of, kept)) > sum(map(size_of, shown)):
+            return EventPage(found, found[-1].last_seq if found else after, True)
+        if not read:
+            return EventPage(found, after, False)
+        after = read[-1].last_seq
+        if types is None or after >= run.last_seq:
+            return EventPage(found, after, False)
+    return EventPage(found, after, True)
+
+
+def size_of(entry: Entry) -> int:
+    """How many events an entry holds."""
+    return 1 if isinstance(entry, EventEntry) else len(entry.texts)
+
+
+def type_of(entry: Entry) -> str:
+    """The type of the events that an entry holds."""
+    return by_code(entry.code).type if isinstance(entry, EventEntry) else "TOKEN"

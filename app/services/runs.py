@@ -144,16 +144,22 @@ class Runs:
             run.last_seq = feed.last_seq
         return run
 
-    async def wait(self, run: RunRecord, timeout_s: float) -> RunRecord:
-        """The run when it has ended, or as it is when the time is over."""
+    async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
+        """Raises NotFound for a branch that is not the project's."""
+        await self._store.require_branch(project_id, branch_id)
+
+    async def wait(
+        self, run: RunRecord, timeout_s: float, *, unless: asyncio.Event | None = None
+    ) -> RunRecord:
+        """The run when it has ended, or as it is when the time is over, or when `unless` is set."""
         deadline = self._clock.mono_ms() + timeout_s * 1000
-        while not run.ended and run.status != "waiting":
+        while not run.ended and run.status != "waiting" and not (unless and unless.is_set()):
             left_s = (deadline - self._clock.mono_ms()) / 1000
             if left_s <= 0:
                 break
             execution = self._executor.get(run.id)
             if execution is not None:
-                await asyncio.wait({execution.done}, timeout=left_s)
+                await asyncio.wait({execution.done}, timeout=min(left_s, POLL_S * 4 if unless else left_s))
                 if execution.run.ended and execution.done.done():
                     return execution.run
             else:

@@ -197,6 +197,15 @@ class PostgresRuns:
             out.append(BranchState(**values, messages=history))
         return out
 
+    async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
+        """See the port."""
+        async with self._rest.use() as connection:
+            found = await connection.fetchval(
+                "SELECT true FROM branches WHERE id = $1 AND project_id = $2", branch_id, project_id
+            )
+        if not found:
+            raise NotFound("There is no such branch in this project.")
+
     async def run(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """See the port."""
         return await self._runs.submit((project_id, run_id))

@@ -1,0 +1,50 @@
+"""Start runs on a branch: operate and act."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request
+
+from app.api.bodies import json_body
+from app.api.deps import IfMatch, Runner
+from app.api.once import idempotency_key_of
+from app.api.running import InRunning, answer, origin_of
+from app.core.operate.request import ActRequest, OperateRequest
+
+router = APIRouter(prefix="/v1/branches/{branch_id}", tags=["runs"])
+
+IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
+
+
+@router.post("/operate", response_model=None)
+async def operate(
+    request: Request,
+    branch_id: UUID,
+    who: Runner,
+    running: InRunning,
+    if_match: IfMatch,
+    key: IdempotencyKey,
+    body: Annotated[OperateRequest, json_body(OperateRequest)],
+) -> Any:
+    """Ask a model on this branch, validate its answer, and run the tools it asks for."""
+    origin = origin_of(request, who, key=key, if_match=if_match)
+    made = await running.runs.submit("operate", branch_id, body, origin, if_busy=body.if_busy)
+    return await answer(request, running, made, raises=body)
+
+
+@router.post("/act", response_model=None)
+async def act(
+    request: Request,
+    branch_id: UUID,
+    who: Runner,
+    running: InRunning,
+    if_match: IfMatch,
+    key: IdempotencyKey,
+    body: Annotated[ActRequest, json_body(ActRequest)],
+) -> Any:
+    """Run tool calls on this branch, without a model."""
+    origin = origin_of(request, who, key=key, if_match=if_match)
+    made = await running.runs.submit("act", branch_id, body, origin, if_busy=body.if_busy)
+    return await answer(request, running, made, raises=body)

@@ -1,0 +1,141 @@
+"""Runs: their state, their log, their end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from app.api.deps import Reader as ReadingKey
+from app.api.deps import Runner
+from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
+from app.api.replies import reply
+from app.api.running import InRunning, Running, follow, given, wants_stream
+from app.api.sse import View
+from app.api.views import run_body
+from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor
+from app.core.events import event_types
+from app.core.record import Reader
+from app.ports.storage import RunRecord
+from app.services.follow import page_of_types
+
+router = APIRouter(prefix="/v1", tags=["runs"])
+
+Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "expired"]
+Kind = Literal["operate", "act", "consensus"]
+
+
+class RunsQuery(PageQuery):
+    """Which runs are listed."""
+
+    status: Status | None = None
+    kind: Kind | None = None
+    branch_id: UUID | None = None
+
+
+class EventsQuery(PageQuery):
+    """Which events are read, and in what form."""
+
+    types: str | None = Field(None, description="Only these types, separated by commas.")
+    view: Literal["events"] | None = None
+    framing: Literal["message"] | None = Field(None, description="Server-sent events without `event:` lines.")
+
+
+@router.get("/runs")
+async def list_runs(
+    request: Request, who: ReadingKey, running: InRunning, query: Annotated[RunsQuery, Query()]
+) -> Response:
+    """Runs of the project, the newest first."""
+    filters = given(status=query.status, kind=query.kind, branch_id=query.branch_id)
+    page = await running.listings.runs(who.project_id, filters, query.part(id_cursor))
+    return paged(request, page, run_body, lambda run: run.id)
+
+
+@router.get("/branches/{branch_id}/runs")
+async def list_branch_runs(
+    request: Request,
+    branch_id: UUID,
+    who: ReadingKey,
+    running: InRunning,
+    query: Annotated[PageQuery, Query()],
+) -> Response:
+    """Runs of a branch, the newest first."""
+    await running.runs.require_branch(who.project_id, branch_id)
+    page = await running.listings.runs(who.project_id, {"branch_id": branch_id}, query.part(id_cursor))
+    return paged(request, page, run_body, lambda run: run.id)
+
+
+@router.get("/runs/{run_id}")
+async def get_run(run_id: UUID, who: ReadingKey, running: InRunning) -> Response:
+    """A run as it is now."""
+    return reply(run_body(await running.runs.get(who.project_id, run_id)))
+
+
+@router.post("/runs/{run_id}/cancel")
+async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
+    """Have a run end: 200 when it has been cancelled, 202 when that is on its way."""
+    run = await running.runs.cancel(who.project_id, run_id)
+    return reply(run_body(run), 200 if run.ended else 202)
+
+
+@router.get("/runs/{run_id}/events", response_model=None)
+async def read_events(
+    request: Request,
+    run_id: UUID,
+    who: ReadingKey,
+    running: InRunning,
+    query: Annotated[EventsQuery, Query()],
+) -> Any:
+    """The run's log: a page as JSON, or, with `Accept: text/event-stream`, all of it and what is to come."""
+    types = _types(query.types)
+    if query.order == "desc":
+        raise Invalid(
+            "A log is read from its beginning.",
+            errors=[FieldError("", "only asc is offered", "unsupported_option", "order")],
+        )
+    run = await running.runs.get(who.project_id, run_id)
+    if not wants_stream(request):
+        return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), types)
+    after = _cursor(run, request.headers.get("last-event-id") or query.after)
+    if run.ended and after == run.last_seq:
+        return Response(status_code=204)
+    view = View(types, named=query.framing != "message")
+    return follow(running, run, after=after, view=view, headers={"Run-Id": str(run.id)})
+
+
+async def _page(
+    running: Running, run: RunRecord, after: int, limit: int, types: frozenset[str] | None
+) -> Response:
+    found = await page_of_types(running.store, run, after=after, limit=limit, types=types)
+    texts = Reader(run.id, run.branch_id, run.context).as_json(found.entries)
+    more, following = ("true", f'"{found.last_seq}"') if found.has_more else ("false", "null")
+    body = f'{{"data":[{",".join(texts)}],"has_more":{more},"next":{following}}}'
+    return Response(body, media_type="application/json")
+
+
+def _types(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    names = frozenset(name for name in (part.strip() for part in text.split(",")) if name)
+    unknown = sorted(names - event_types().keys())
+    if unknown:
+        words = f"there is no event type {unknown[0]!r}"
+        raise Invalid(words, errors=[FieldError("", words, "unknown_event_type", "types")])
+    return names
+
+
+def _cursor(run: RunRecord, text: str | None) -> int:
+    """The number of the last event seen, from a seq or an event id. Raises InvalidCursor, Conflict."""
+    if text is None or text == "":
+        return 0
+    run_id, colon, seq = text.rpartition(":")
+    if colon and run_id != str(run.id):
+        raise Conflict("The cursor belongs to another run.")
+    if not seq.isdecimal() or len(seq) > 10:
+        raise InvalidCursor("A cursor is the seq of an event, or its id.")
+    if int(seq) > run.last_seq:
+        raise InvalidCursor(f"The cursor is ahead of the log, whose last event is number {run.last_seq}.")
+    return int(seq)
