@@ -87,7 +87,6 @@ def silence(session: Standing, kind: str, now_ms: float) -> Iterator[Effect]:
 
 def conclude(session: Standing, now_ms: float, *, end_mark: bool = False) -> Iterator[Effect]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
-    session.limits.rest()
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
         yield from fail(session, calls, now_ms)

@@ -45,13 +45,13 @@ def test_every_part_of_a_retried_error_is_said() -> None:
 def test_a_failed_opening_drops_no_connection_but_recovers() -> None:
     driver = StreamDriver(
         StreamMachine(LifecycleOptions(), models=1, draw=lambda: 0.0),
-        [[[RESET], [{"error": {"kind": "status", "status": 503}}], [{"text": "ok"}, END]]],
+        [[[RESET], [{"error": {"kind": "status", "status": 503}}], [RESET], [{"text": "ok"}, END]]],
     )
     trace = driver.run()
     assert "CONNECTION_DROPPED" not in trace.types()
     assert "CONNECTION_RESTORED" not in trace.types()
-    # Half of 1,000 ms, then half of 2,000 ms.
-    assert trace.of("NETWORK_RECOVERY") == [{"attemptCount": 2, "durationMs": 1_500}]
+    # Half of 1,000 ms, of 2,000 ms and of 4,000 ms.
+    assert trace.of("NETWORK_RECOVERY") == [{"attemptCount": 3, "durationMs": 3_500}]
 
 
 def test_a_drop_is_restored_when_the_next_answer_begins() -> None:
@@ -112,6 +112,13 @@ def test_the_two_budgets_are_spent_as_the_faults_demand() -> None:
     assert trace.of("SESSION_SUMMARY")[0]["retryCount"] == 4
 
 
+def test_faults_of_the_answer_are_limited_by_attempts_alone_where_retries_are_left() -> None:
+    options = LifecycleOptions(timeout=NO_TIMEOUTS, retry=RetryOptions(attempts=1, base_delay_ms=0))
+    _, trace = drive([[[{"text": "x"}]]], options)
+    assert len(trace.opens) == 2
+    assert trace.of("RETRY_GIVE_UP")[0]["maxAttempts"] == 1
+
+
 def test_both_budgets_begin_anew_on_a_fallback() -> None:
     options = LifecycleOptions(
         timeout=NO_TIMEOUTS, retry=RetryOptions(attempts=1, max_retries=1, base_delay_ms=0)
@@ -165,12 +172,16 @@ def test_a_fault_that_allows_no_fallback_ends_the_run_under_its_own_code() -> No
     [
         ([[[RESET], [{"text": "a"}, END]]], "NETWORK_ERROR"),
         ([[[DENIED]], [[{"text": "a"}, END]]], "PROVIDER_ERROR"),
+        ([[[DENIED]], [[RESET], [{"text": "a"}, END]]], "NETWORK_ERROR"),
+        ([[[DENIED]], [[DENIED]]], "ALL_STREAMS_EXHAUSTED"),
     ],
-    ids=["no retry", "no fallback"],
+    ids=["no retry", "no fallback", "no retry of the fallback", "nothing would have been left anyway"],
 )
 def test_the_last_model_call_is_the_last(scripts: Any, expected: str) -> None:
-    _, trace = drive(scripts, QUICK, calls_left=1)
+    calls = 1 if expected == "PROVIDER_ERROR" else len(scripts)
+    _, trace = drive(scripts, QUICK, calls_left=calls)
     assert trace.code == expected
-    assert trace.of("ERROR")[0]["recoveryStrategy"] == "halt"
-    assert trace.of("RETRY_GIVE_UP")[0]["reason"] == "model_calls_exhausted"
-    assert len(trace.opens) == 1
+    assert trace.of("ERROR")[-1]["recoveryStrategy"] == "halt"
+    exhausted = trace.of("RETRY_GIVE_UP")[-1]["reason"] == "model_calls_exhausted"
+    assert exhausted is (expected != "ALL_STREAMS_EXHAUSTED")
+    assert len(trace.opens) == calls

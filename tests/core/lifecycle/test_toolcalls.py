@@ -47,6 +47,11 @@ def test_a_repeated_name_is_not_joined_and_an_empty_one_erases_nothing() -> None
     assert (call.id, call.name, call.arguments) == ("call_r", "lookup", {"k": 1})
 
 
+def test_the_first_name_and_id_count() -> None:
+    call = one(ToolCallDelta(0, "call_1", "first", "{}"), ToolCallDelta(0, "call_2", "second"))
+    assert (call.id, call.name) == ("call_1", "first")
+
+
 def test_a_name_or_id_may_come_late() -> None:
     call = one(ToolCallDelta(0, arguments="{}"), ToolCallDelta(0, None, "now"), ToolCallDelta(0, "call_x"))
     assert (call.id, call.name) == ("call_x", "now")
