@@ -1,1 +1,183 @@
-"""Environment and branchline.toml, parsed once."""
+"""What the operator chose: the environment and branchline.toml, read once at start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from app.core.addresses import is_loopback
+from app.core.operate.lifecycle import LifecycleBody
+from app.ports.provider import ModelEndpoint
+
+PREFIX = "BRANCHLINE_"
+CONFIG_VARIABLE = "BRANCHLINE_CONFIG"
+DEFAULT_CONFIG = "branchline.toml"
+_NOT_OURS = ("BRANCHLINE_TEST_", "BRANCHLINE_BENCH_", CONFIG_VARIABLE)
+"""Variables of the same prefix that are no settings of the service."""
+
+
+class BadSettings(Exception):
+    """The service cannot start with these settings; the message names each one at fault."""
+
+
+def _split(value: Any) -> Any:
+    return (
+        [part for part in (p.strip() for p in value.split(",")) if part] if isinstance(value, str) else value
+    )
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""In the environment a list is separated by commas."""
+
+
+class ModelSettings(BaseModel):
+    """A model that the operator offers to every project: `[models.NAME]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    provider: str
+    model: str
+    """The name on the wire."""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    lifecycle: LifecycleBody | None = None
+
+    def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
+        """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""
+        key = None
+        if self.api_key_env is not None:
+            key = environment.get(self.api_key_env)
+            if not key:
+                raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
+        return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options)
+
+
+class Settings(BaseSettings):
+    """Every setting. In the environment each is `BRANCHLINE_` and its name in capitals, but DATABASE_URL."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, populate_by_name=True
+    )
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65_535)
+    """0 takes any free one."""
+    database_url: SecretStr | None = Field(None, validation_alias="DATABASE_URL")
+    """None starts an embedded Postgres in the data directory."""
+    data_dir: Path = Path(".branchline")
+    role: Literal["all", "api", "worker"] = "all"
+    lease_ms: int = Field(15_000, ge=1_000, le=600_000)
+    """How long a run waits after its process was last heard of before another takes it over."""
+
+    secret_key: SecretStr | None = Field(None, min_length=16)
+    """Pepper of the API keys' digests; on loopback one is made in the data directory."""
+    bootstrap_key: SecretStr | None = Field(None, min_length=16)
+    """A key with every scope, for the first set-up."""
+    exposed_env: Words = ()
+    """Variables whose values models and tools may be given."""
+    allowed_hosts: Words = ()
+    """Private names and networks that models and tools may reach."""
+    cors_origins: Words = ()
+    """Origins of web pages that may call the API, or `*`."""
+
+    body_bytes: int = Field(4 * 1024 * 1024, ge=1_024)
+    json_depth: int = Field(64, ge=8, le=200)
+    heartbeat_s: float = Field(15, gt=0)
+    """Silence on an event stream after which a comment is sent."""
+    wait_default_s: float = Field(30, gt=0)
+    wait_max_s: float = Field(55, gt=0)
+    """How long a request may wait for the end of its run: unless it says so, and at most."""
+
+    tool_modules: Words = ()
+    """Python modules that declare tools."""
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """In the environment: JSON."""
+    lifecycle: LifecycleBody | None = None
+    """What projects inherit."""
+
+    log_format: Literal["json", "text"] = "json"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file; nothing else is read."""
+        file = TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+        return (init_settings, env_settings, file)
+
+
+def load_settings() -> Settings:
+    """Read them. Raises BadSettings for what is unknown or wrong, all of it in one message."""
+    _refuse_unknown_variables()
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise BadSettings("\n".join(_complaints(error))) from None
+    except ValueError as error:  # JSON or TOML that cannot be read
+        raise BadSettings(str(error)) from None
+
+
+def _config_file() -> Path:
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named and not Path(named).is_file():
+        raise BadSettings(f"{CONFIG_VARIABLE} names {named!r}, which is no file")
+    return Path(named or DEFAULT_CONFIG)
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields if name != "database_url"}
+    unknown = sorted(
+        name
+        for name in os.environ
+        if name.startswith(PREFIX) and not name.startswith(_NOT_OURS) and name not in known
+    )
+    if unknown:
+        raise BadSettings(f"unknown in the environment: {', '.join(unknown)}; known are {_listed(known)}")
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _complaints(error: ValidationError) -> list[str]:
+    return [
+        f"{'.'.join(str(step) for step in fault['loc'])}: "
+        + ("unknown setting" if fault["type"] == "extra_forbidden" else fault["msg"])
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+
+
+def in_development(settings: Settings, *, has_keys: bool) -> bool:
+    """Whether requests need no key: nobody has made one, and only this machine can ask."""
+    return is_loopback(settings.host) and not has_keys and settings.bootstrap_key is None
+
+
+def check_exposure(settings: Settings, *, has_keys: bool) -> None:
+    """Refuse to serve other machines without keys. Raises BadSettings."""
+    if is_loopback(settings.host):
+        return
+    if not has_keys and settings.bootstrap_key is None:
+        raise BadSettings(
+            f"Without an API key only this machine may be served, and {settings.host!r} is open to others: "
+            f"set {PREFIX}BOOTSTRAP_KEY, make a key with `branchline keys`, or bind 127.0.0.1."
+        )
+    if settings.secret_key is None:
+        raise BadSettings(f"{PREFIX}SECRET_KEY has to be set where others than this machine are served.")

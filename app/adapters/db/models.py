@@ -1,0 +1,137 @@
+"""`ports.catalog.Models` in Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.adapters.db import audit, replies
+from app.adapters.db.session import Database
+from app.adapters.db.tables import models
+from app.core.errors import Conflict, FieldError, NotFound
+from app.ports.ambient import IdSource
+from app.ports.catalog import ModelSpec, Once, StoredModel
+
+_SAID = tuple(ModelSpec.__slots__)
+
+
+class PostgresModels:
+    """See the port."""
+
+    def __init__(self, database: Database, ids: IdSource) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def all(self, project_id: UUID) -> Sequence[StoredModel]:
+        """See the port."""
+        query = sa.select(models).where(models.c.project_id == project_id).order_by(models.c.name)
+        async with self._database.reading() as connection:
+            return [_model(row) for row in await connection.execute(query)]
+
+    async def find(self, project_id: UUID, name: str) -> StoredModel | None:
+        """See the port."""
+        async with self._database.reading() as connection:
+            return await _one(connection, project_id, name)
+
+    async def create(
+        self, project_id: UUID, spec: ModelSpec, *, by: UUID | None, once: Once | None = None
+    ) -> StoredModel:
+        """See the port."""
+        async with self._database.writing() as connection:
+            await replies.claim(connection, project_id, once)
+            statement = (
+                insert(models)
+                .values(id=self._ids.new(), project_id=project_id, **_values(spec))
+                .on_conflict_do_nothing(index_elements=["project_id", "name"])
+            )
+            row = (await connection.execute(statement.returning(models))).one_or_none()
+            if row is None:
+                words = "the project has a model of this name; PUT replaces it"
+                raise Conflict(
+                    f"The name {spec.name!r} is in use: {words}.",
+                    errors=[FieldError("/name", words, "name_taken")],
+                )
+            made = _model(row)
+            await self._note(connection, project_id, "model.create", by, None, made)
+            await replies.keep(connection, project_id, once, made)
+        return made
+
+    async def put(self, project_id: UUID, spec: ModelSpec, *, by: UUID | None) -> tuple[StoredModel, bool]:
+        """See the port."""
+        async with self._database.writing() as connection:
+            new_id = self._ids.new()
+            said = _values(spec)
+            # Inserted as it is or not at all: then the row that is in the way is locked and replaced.
+            statement = insert(models).values(id=new_id, project_id=project_id, **said)
+            statement = statement.on_conflict_do_nothing(index_elements=["project_id", "name"])
+            row = (await connection.execute(statement.returning(models))).one_or_none()
+            if row is not None:
+                made = _model(row)
+                await self._note(connection, project_id, "model.create", by, None, made)
+                return made, True
+            before = await _one(connection, project_id, spec.name, lock=True)
+            if before is None:
+                raise Conflict("The model was deleted at this moment; try again.")
+            changed = sa.update(models).where(models.c.id == before.id)
+            changed = changed.values(**said, updated_at=sa.func.now())
+            made = _model((await connection.execute(changed.returning(models))).one())
+            await self._note(connection, project_id, "model.replace", by, before, made)
+        return made, False
+
+    async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
+        """See the port."""
+        async with self._database.writing() as connection:
+            before = await _one(connection, project_id, name, lock=True)
+            if before is None:
+                raise NotFound("There is no model of this name in this project.")
+            await connection.execute(sa.delete(models).where(models.c.id == before.id))
+            await self._note(connection, project_id, "model.delete", by, before, None)
+
+    async def _note(
+        self,
+        connection: AsyncConnection,
+        project_id: UUID,
+        action: str,
+        by: UUID | None,
+        before: StoredModel | None,
+        after: StoredModel | None,
+    ) -> None:
+        named = before or after
+        assert named is not None
+        await audit.note(
+            connection,
+            self._ids.new(),
+            project_id=project_id,
+            by=by,
+            action=action,
+            subject=f"model:{named.spec.name}",
+            before=None if before is None else asdict(before.spec),
+            after=None if after is None else asdict(after.spec),
+        )
+
+
+async def _one(
+    connection: AsyncConnection, project_id: UUID, name: str, *, lock: bool = False
+) -> StoredModel | None:
+    query = sa.select(models).where(models.c.project_id == project_id, models.c.name == name)
+    row = (await connection.execute(query.with_for_update() if lock else query)).one_or_none()
+    return None if row is None else _model(row)
+
+
+def _model(row: Any) -> StoredModel:
+    values = row._mapping
+    spec = ModelSpec(**{name: values[name] for name in _SAID})
+    return StoredModel(spec, values["id"], values["created_at"], values["updated_at"])
+
+
+def _values(spec: ModelSpec) -> dict[str, Any]:
+    values = {name: getattr(spec, name) for name in _SAID}
+    values["options"] = dict(spec.options)
+    values["lifecycle"] = sa.null() if spec.lifecycle is None else spec.lifecycle
+    return values

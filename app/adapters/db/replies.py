@@ -1,0 +1,56 @@
+"""Answers to requests with an Idempotency-Key, kept in the transaction that does the work."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.adapters.db.tables import idempotency_keys as kept
+from app.core.errors import Conflict, KeyReused
+from app.ports.catalog import AnsweredBefore, Once
+
+
+async def claim(connection: AsyncConnection, project_id: UUID, once: Once | None) -> None:
+    """Take the key for this transaction. Raises AnsweredBefore, KeyReused.
+
+    Waits for a transaction that is using the same key at this moment.
+    """
+    if once is None:
+        return
+    taken = await connection.execute(
+        insert(kept)
+        .values(project_id=project_id, scope=once.scope, key=once.key, fingerprint=once.fingerprint)
+        .on_conflict_do_nothing()
+    )
+    if taken.rowcount:
+        return
+    row = (
+        await connection.execute(
+            sa.select(kept.c.fingerprint, kept.c.status, sa.cast(kept.c.body, sa.Text).label("body")).where(
+                kept.c.project_id == project_id, kept.c.scope == once.scope, kept.c.key == once.key
+            )
+        )
+    ).one_or_none()
+    if row is None or row.status is None:
+        raise Conflict("The idempotency key was in use a moment ago; try again.")
+    if row.fingerprint != once.fingerprint:
+        raise KeyReused(
+            "This Idempotency-Key was used with another request; use a new key for a new request."
+        )
+    raise AnsweredBefore(row.status, row.body.encode())
+
+
+async def keep(connection: AsyncConnection, project_id: UUID, once: Once | None, made: Any) -> None:
+    """Keep the answer for as long as the key lives."""
+    if once is None:
+        return
+    status, body = once.answer(made)
+    await connection.execute(
+        sa.update(kept)
+        .where(kept.c.project_id == project_id, kept.c.scope == once.scope, kept.c.key == once.key)
+        .values(status=status, body=sa.cast(sa.literal(body.decode(), sa.Text), sa.JSON))
+    )

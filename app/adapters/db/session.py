@@ -1,0 +1,52 @@
+"""Short transactions on the engine, with the database's own troubles told as Unavailable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from sqlalchemy import exc
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.core.errors import Unavailable
+
+_STATES = ("08", "40", "53", "57")
+"""Classes of SQLSTATE that speak of the connection, a lost race, resources or the operator."""
+
+
+class Database:
+    """Where the repositories get their connections."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction, committed when the block ends without an error. Raises Unavailable."""
+        with _told():
+            async with self._engine.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection to read on. Raises Unavailable."""
+        with _told():
+            async with self._engine.connect() as connection:
+                yield connection
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, exc.TimeoutError, exc.InterfaceError, exc.OperationalError) as error:
+        raise _unavailable(error) from error
+    except exc.DBAPIError as error:
+        state = str(getattr(error.orig, "sqlstate", "") or "")
+        if error.connection_invalidated or state.startswith(_STATES):
+            raise _unavailable(error) from error
+        raise
+
+
+def _unavailable(error: BaseException) -> Unavailable:
+    return Unavailable(f"The database is not available: {type(error).__name__}.", retry_after_s=1)

@@ -1,0 +1,79 @@
+"""Put the ASGI application together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from app.api import problems, routes
+from app.api.deps import Edge, Services
+from app.api.metrics import Metrics
+from app.api.middleware import LocalOnly, Observe
+from app.api.once import HEADER, REPLAYED, on_answered_before
+from app.api.openapi import describe
+from app.core.discovery import discover
+from app.ports.catalog import AnsweredBefore
+
+SENT = ["Authorization", "Content-Type", HEADER, "If-Match", "Last-Event-ID", "Prefer", "X-Request-Id"]
+"""Headers that a web page may send, and those that it may read."""
+READ = ["ETag", REPLAYED, "Link", "Location", "Preference-Applied", "Retry-After", "Run-Id", "X-Request-Id"]
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
+    """The application over `services`; every module of app/api/routes is part of it."""
+    app = FastAPI(
+        title="Branchline",
+        version=services.edge.version,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: route.name,
+        middleware=_middleware(services, services.edge),
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.services = services
+    problems.install(app)
+    app.add_exception_handler(AnsweredBefore, on_answered_before)
+    found: list[APIRoute] = []
+    for router in discover(routes, "router").values():
+        # Taken over as they are: including a router costs a second matching at each request.
+        app.router.routes.extend(router.routes)
+        found += [route for route in router.routes if isinstance(route, APIRoute)]
+    app.openapi = _once(lambda: describe(app, found))  # type: ignore[method-assign]
+    return app
+
+
+def _middleware(services: Services, edge: Edge) -> list[Middleware]:
+    layers = [Middleware(Observe, metrics=Metrics(services.registry), new_id=services.ids.new)]
+    if edge.cors_origins:
+        layers.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(edge.cors_origins),
+                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+                allow_headers=SENT,
+                expose_headers=READ,
+            )
+        )
+    if edge.development:
+        layers.append(Middleware(LocalOnly, origins=edge.cors_origins))
+    return layers
+
+
+def _once(make: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    made: dict[str, Any] = {}
+
+    def document() -> dict[str, Any]:
+        if not made:
+            made.update(make())
+        return made
+
+    return document

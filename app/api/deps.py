@@ -1,0 +1,113 @@
+"""What routes are given: the services, the one who asks, and what the headers say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from prometheus_client import CollectorRegistry
+
+from app.core.access import Principal, Scope
+from app.core.errors import PreconditionFailed
+from app.ports.ambient import IdSource
+from app.ports.tool import ToolCatalog
+from app.services.branches import Branches
+from app.services.keys import Gatekeeper, Keys
+from app.services.models import Models
+from app.services.projects import Projects
+
+Check = Callable[[], Awaitable[str | None]]
+"""Tells what is wrong, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """How the server faces the network."""
+
+    development: bool = False
+    """Requests need no key, and only pages of this machine may make them."""
+    cors_origins: tuple[str, ...] = ()
+    body_bytes: int = 4 * 1024 * 1024
+    json_depth: int = 64
+    version: str = "0"
+
+
+@dataclass(slots=True)
+class Services:
+    """Everything that routes call."""
+
+    ids: IdSource
+    gatekeeper: Gatekeeper
+    keys: Keys
+    projects: Projects
+    branches: Branches
+    models: Models
+    tools: ToolCatalog
+    edge: Edge = field(default_factory=Edge)
+    readiness: Mapping[str, Check] = field(default_factory=dict)
+    """What has to hold for /readyz, by name."""
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    """What /metrics shows."""
+
+
+async def services_of(request: Request) -> Services:
+    """The services of the application."""
+    found: Services = request.app.state.services
+    return found
+
+
+async def principal_of(request: Request) -> Principal:
+    """Who asks. Raises Unauthenticated."""
+    found: Services = request.app.state.services
+    return await found.gatekeeper.principal(request.headers.get("authorization"))
+
+
+class Requires:
+    """A dependency that gives the principal if its key has the scope."""
+
+    def __init__(self, scope: Scope | None) -> None:
+        self.scope = scope
+
+    async def __call__(self, request: Request) -> Principal:
+        """Raises Unauthenticated, Forbidden."""
+        who = await principal_of(request)
+        if self.scope is not None:
+            who.need(self.scope)
+        return who
+
+
+def requires(scope: Scope | None) -> Any:
+    """`who: Annotated[Principal, requires(Scope.RUN)]`; None asks for any valid key."""
+    return Depends(Requires(scope))
+
+
+Serving = Annotated[Services, Depends(services_of)]
+Anyone = Annotated[Principal, requires(None)]
+Reader = Annotated[Principal, requires(Scope.READ)]
+Runner = Annotated[Principal, requires(Scope.RUN)]
+Approver = Annotated[Principal, requires(Scope.APPROVE)]
+Admin = Annotated[Principal, requires(Scope.ADMIN)]
+
+_ETAG = re.compile(r'"([0-9]{1,9})"')
+
+
+async def if_match_of(request: Request) -> int | None:
+    """The branch version that If-Match names; None when any will do. Raises PreconditionFailed."""
+    header = request.headers.get("if-match")
+    if header is None or header.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(header.strip())
+    if found is None:
+        raise PreconditionFailed('If-Match has to be the ETag of one version of the branch, such as "3".')
+    return int(found[1])
+
+
+IfMatch = Annotated[int | None, Depends(if_match_of)]
+
+
+def etag(version: int) -> str:
+    """The ETag of a version."""
+    return f'"{version}"'

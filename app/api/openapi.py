@@ -1,0 +1,133 @@
+"""The OpenAPI document: what the framework reads off the routes, and what only we know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+
+from app.api.bodies import JsonBody
+from app.api.deps import Requires, if_match_of
+from app.api.documented import add_problem
+from app.api.once import HEADER, asked_of, idempotency_key_of
+from app.api.problems import STATUS
+from app.api.schemas.problems import Problem
+from app.core.errors import (
+    AppError,
+    BodyTooLarge,
+    Forbidden,
+    Invalid,
+    InvalidJson,
+    Malformed,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedMedia,
+)
+
+REF = "#/components/schemas/{model}"
+SCHEME = "key"
+
+TAGS = [
+    {"name": "branches", "description": "Conversations and their messages."},
+    {"name": "runs", "description": "Operate, act, and what became of them."},
+    {"name": "models", "description": "Models that runs can call."},
+    {"name": "tools", "description": "Tools that models can call."},
+    {"name": "projects", "description": "Tenants and their API keys."},
+    {"name": "catalog", "description": "What this server is and knows."},
+    {"name": "operations", "description": "For those who keep the server running."},
+]
+
+_BODY_ERRORS: tuple[type[AppError], ...] = (InvalidJson, BodyTooLarge, UnsupportedMedia, Invalid)
+
+
+def describe(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of the application with these routes."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary="Runs language-model work and keeps a durable record of it.",
+        routes=app.router.routes,
+        tags=TAGS,
+        separate_input_output_schemas=False,
+    )
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {
+        SCHEME: {"type": "http", "scheme": "bearer", "description": "An API key: `bl_…`."}
+    }
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    bodies = {body.model for route in routes for body in _calls(route) if isinstance(body, JsonBody)}
+    wanted = [(model, "validation") for model in sorted(bodies | {Problem}, key=lambda m: m.__name__)]
+    _, made = models_json_schema(wanted, ref_template=REF)  # type: ignore[arg-type]
+    _add_schemas(schemas, made.get("$defs", {}))
+    for route in routes:
+        if route.include_in_schema:
+            for method in route.methods or ():
+                _complete(document["paths"][route.path_format][method.lower()], route)
+    return document
+
+
+def _add_schemas(schemas: dict[str, Any], more: dict[str, Any]) -> None:
+    for name, schema in more.items():
+        if schemas.setdefault(name, schema) != schema:
+            raise ValueError(f"two schemas are called {name!r}")
+
+
+def _calls(route: APIRoute) -> Iterator[Any]:
+    """Every dependency of a route, at any depth."""
+    waiting: list[Dependant] = [route.dependant]
+    while waiting:
+        dependant = waiting.pop()
+        yield dependant.call
+        waiting.extend(dependant.dependencies)
+
+
+def _complete(operation: dict[str, Any], route: APIRoute) -> None:
+    calls = list(_calls(route))
+    operation["summary"] = (route.description or "").partition("\n")[0].rstrip(".")
+    errors: list[type[AppError]] = [AppError]
+    for call in calls:
+        if isinstance(call, JsonBody):
+            operation["requestBody"] = {
+                "required": not call.optional,
+                "content": {"application/json": {"schema": {"$ref": REF.format(model=call.model.__name__)}}},
+            }
+            errors += _BODY_ERRORS
+        elif isinstance(call, Requires):
+            operation["security"] = [{SCHEME: []}]
+            operation["x-scope"] = None if call.scope is None else call.scope.value
+            errors += [Unauthenticated, Forbidden, Unavailable]
+        elif call in (asked_of, idempotency_key_of):
+            _add_header(operation, HEADER, "Repeats with the same key get the first answer, for 24 hours.")
+            errors.append(Malformed)
+        elif call is if_match_of:
+            _add_header(operation, "If-Match", "The ETag of the version that is to be changed.")
+    if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
+        errors.append(Invalid)
+    if route.dependant.path_params:
+        errors.append(NotFound)
+    # The framework's own words for bad parameters, which never go out.
+    shown = operation["responses"].get("422", {}).get("content", {})
+    shown.pop("application/json", None)
+    for error in errors:
+        add_problem(operation["responses"].setdefault(str(STATUS[error.category]), {}), error)
+    operation["responses"] = dict(sorted(operation["responses"].items()))
+
+
+def _add_header(operation: dict[str, Any], name: str, words: str) -> None:
+    operation.setdefault("parameters", []).append(
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string"},
+            "description": words,
+        }
+    )

@@ -1,0 +1,34 @@
+"""Answers made of plain values: serialized once, by orjson."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+
+from app.core.json_text import dumps
+
+JSON = "application/json"
+
+
+def encode(value: Any) -> bytes:
+    """JSON of plain values, UUIDs, times (as RFC 3339 in UTC) and fragments."""
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+
+
+def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(encode(value), status, dict(headers) if headers else None, media_type=JSON)
+
+
+def exact(value: Any) -> orjson.Fragment | None:
+    """A client's JSON value with integers of any size, which the fast serializer alone would refuse."""
+    return None if value is None else orjson.Fragment(dumps(value))
+
+
+def instant(moment: datetime | None) -> datetime | None:
+    """A time as it is shown: to the millisecond."""
+    return None if moment is None else moment.replace(microsecond=moment.microsecond // 1000 * 1000)

@@ -1,0 +1,1 @@
+"""Bodies that clients send and answers that they get, one module per resource."""

@@ -1,0 +1,212 @@
+"""Branches as clients send and see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from app.api.bodies import Body
+from app.api.paging import PageQuery
+from app.api.replies import exact, instant
+from app.api.schemas.common import NotOffered, PageView, View
+from app.core import json_text
+from app.core.operate.lifecycle import LifecycleBody
+from app.ports.catalog import Branch, BranchFilter, NewBranch
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+ToolChoice = (
+    bool | Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1_000)]
+)
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "support",
+    "system": "You answer briefly.",
+    "chat_model": "local",
+    "tools": True,
+    "metadata": {"customer": "42"},
+}
+
+
+class BranchSettings(Body):
+    """The settings of a branch."""
+
+    name: Name | None = None
+    system: str | None = Field(
+        None, description="What the model is told before everything else; kept as the system message."
+    )
+    chat_model: ModelName | None = Field(None, description="A registered model, for runs that name none.")
+    parse_model: ModelName | None = Field(
+        None, description="A registered model that repairs answers; the chat model by default."
+    )
+    tools: ToolChoice | None = Field(
+        None, description="True for all tools of the project, false for none, or names; true by default."
+    )
+    lifecycle: LifecycleBody | None = Field(None, description="For runs on this branch; replaced as a whole.")
+    metadata: dict[str, Any] | None = Field(None, description="Yours; branches are found by it.")
+    permissions: NotOffered = None
+    gate: NotOffered = None
+    hooks: NotOffered = None
+
+
+class CreateBranch(BranchSettings):
+    """A branch to be made."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    def new(self) -> NewBranch:
+        """What is to be stored."""
+        return NewBranch(
+            name=self.name,
+            system=self.system,
+            chat_model=self.chat_model,
+            parse_model=self.parse_model,
+            tools=True if self.tools is None else self.tools,
+            lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
+            metadata=self.metadata or {},
+        )
+
+
+class ChangeBranch(BranchSettings):
+    """What is to change: absent members stay, null clears, `metadata` is merged (RFC 7396)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"chat_model": None, "metadata": {"customer": None, "tier": "gold"}}]}
+    )
+
+    def changes(self) -> dict[str, Any]:
+        """Column by column, only what was sent."""
+        refused = {"permissions", "gate", "hooks"}
+        out = {name: getattr(self, name) for name in self.model_fields_set - refused}
+        if self.lifecycle is not None:
+            out["lifecycle"] = self.lifecycle.level()
+        if "tools" in out and self.tools is None:
+            out["tools"] = True
+        return out
+
+
+class ForkBranch(Body):
+    """Where a branch is to be forked."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "another try"}]})
+
+    at_message: Annotated[UUID, Field(strict=False)] | None = Field(
+        None,
+        description="The last message to be copied; all by default. An action request is copied only "
+        "with its response.",
+    )
+    name: Name | None = Field(None, description="The name of the fork; the parent's by default.")
+
+
+class BranchView(View):
+    """A conversation and its settings."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    **_EXAMPLE,
+                    "id": "019a0000-0000-7000-8000-000000000001",
+                    "object": "branch",
+                    "parse_model": None,
+                    "lifecycle": None,
+                    "version": 1,
+                    "parent_id": None,
+                    "forked_at": None,
+                    "created_at": "2026-11-30T12:00:00.000Z",
+                    "updated_at": "2026-11-30T12:00:00.000Z",
+                }
+            ]
+        }
+    )
+
+    id: UUID
+    object: Literal["branch"]
+    name: str | None
+    system: str | None
+    chat_model: str | None
+    parse_model: str | None
+    tools: bool | list[str]
+    lifecycle: dict[str, Any] | None
+    metadata: dict[str, Any]
+    version: int = Field(description="Grows with every change by a client; also the ETag.")
+    parent_id: UUID | None = Field(description="The branch that this one is a fork of.")
+    forked_at: UUID | None = Field(description="The parent's last message that was copied.")
+    created_at: datetime
+    updated_at: datetime
+
+
+class BranchPage(PageView[BranchView]):
+    """One page of branches."""
+
+
+def branch_view(branch: Branch) -> dict[str, Any]:
+    """A branch as `BranchView` says."""
+    return {
+        "id": branch.id,
+        "object": "branch",
+        "name": branch.name,
+        "system": branch.system,
+        "chat_model": branch.chat_model,
+        "parse_model": branch.parse_model,
+        "tools": branch.tools,
+        "lifecycle": exact(branch.lifecycle),
+        "metadata": exact(branch.metadata),
+        "version": branch.version,
+        "parent_id": branch.parent_id,
+        "forked_at": branch.forked_at,
+        "created_at": instant(branch.created_at),
+        "updated_at": instant(branch.updated_at),
+    }
+
+
+class BranchQuery(PageQuery):
+    """Which branches; `metadata.KEY=text` finds those whose metadata has this text or number at KEY."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str | None = Field(None, description="Exactly this name.")
+    metadata: str | None = Field(None, description="A JSON object whose members the metadata must hold.")
+    created_after: AwareDatetime | None = Field(None, description="RFC 3339, with an offset.")
+    created_before: AwareDatetime | None = Field(None, description="RFC 3339, with an offset.")
+
+    @model_validator(mode="after")
+    def _know_all(self) -> BranchQuery:
+        for name, value in (self.model_extra or {}).items():
+            if not name.startswith("metadata.") or not isinstance(value, str | list):
+                raise PydanticCustomError(
+                    "unknown_parameter", "there is no parameter {name}", {"name": name[:100]}
+                )
+        self.filter()
+        return self
+
+    def filter(self) -> BranchFilter:
+        """For the repository. Raises ValueError for metadata that is no JSON object."""
+        return BranchFilter(
+            name=self.name,
+            metadata=None if self.metadata is None else _object(self.metadata),
+            metadata_texts=dict(self._texts()),
+            created_after=self.created_after,
+            created_before=self.created_before,
+        )
+
+    def _texts(self) -> Mapping[str, str]:
+        found = {}
+        for name, value in (self.model_extra or {}).items():
+            found[name.removeprefix("metadata.")] = value if isinstance(value, str) else value[-1]
+        return found
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json_text.read(text)
+    except json_text.NotJson as error:
+        raise ValueError(f"metadata: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("metadata has to be a JSON object")
+    return value

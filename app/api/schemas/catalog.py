@@ -1,0 +1,135 @@
+"""What is on offer, as clients see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from app.api.replies import exact
+from app.api.schemas.common import View
+from app.core.events.base import Event, camel
+from app.ports.tool import ToolSpec
+
+
+class HealthView(View):
+    """Everything is fine."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok"}]})
+
+    status: Literal["ok"]
+
+
+class VersionView(View):
+    """Which server this is."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "branchline", "version": "0.1.0"}]})
+
+    name: Literal["branchline"]
+    version: str
+
+
+class EventFieldView(View):
+    """A member of an event's `meta`."""
+
+    name: str
+    optional: bool = Field(description="Left out when there is nothing to say.")
+
+
+class EventTypeView(View):
+    """A type of event that a run can leave."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "TOKEN",
+                    "family": "session",
+                    "description": "A piece of the answer.",
+                    "fields": [{"name": "text", "optional": False}],
+                }
+            ]
+        }
+    )
+
+    type: str
+    family: str
+    description: str
+    fields: list[EventFieldView]
+
+
+class EventTypeList(View):
+    """Every type of event that this version knows; clients ignore those that they do not know."""
+
+    data: list[EventTypeView]
+
+
+def event_type_view(kind: type[Event]) -> dict[str, Any]:
+    """An event type as `EventTypeView` says."""
+    declared: Any = kind
+    return {
+        "type": kind.type,
+        "family": kind.family,
+        "description": " ".join((kind.__doc__ or "").split()),
+        "fields": [
+            {"name": camel(member.name), "optional": member.default is None}
+            for member in fields(declared)
+            if member.default is MISSING or member.init
+        ],
+    }
+
+
+class ToolView(View):
+    """A tool that models can call."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "object": "tool",
+                    "name": "add",
+                    "kind": "python",
+                    "description": "Add two numbers.",
+                    "parameters": {"type": "object", "properties": {}, "required": []},
+                    "strict": False,
+                    "idempotent": True,
+                }
+            ]
+        }
+    )
+
+    object: Literal["tool"]
+    name: str
+    kind: Literal["python", "http", "mcp", "client"]
+    description: str
+    parameters: dict[str, Any] = Field(description="JSON Schema of the arguments.")
+    strict: bool = Field(description="Whether the arguments must be exactly the schema's properties.")
+    idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
+
+
+class ToolList(View):
+    """Every tool of the project."""
+
+    data: list[ToolView]
+    has_more: Literal[False]
+    next: None
+
+
+def tool_view(spec: ToolSpec) -> dict[str, Any]:
+    """A tool as `ToolView` says."""
+    return {
+        "object": "tool",
+        "name": spec.name,
+        "kind": spec.kind,
+        "description": spec.description,
+        "parameters": exact(spec.parameters),
+        "strict": spec.strict,
+        "idempotent": spec.idempotent,
+    }
+
+
+def whole(items: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """A list that always fits one page."""
+    return {"data": items, "has_more": False, "next": None}

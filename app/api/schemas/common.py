@@ -1,0 +1,45 @@
+"""What the schemas of several resources share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+T = TypeVar("T")
+
+
+class View(BaseModel):
+    """An answer. It is documented by its class and made by a function, which saves building objects."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class PageView(View, Generic[T]):
+    """One page of a list."""
+
+    data: list[T]
+    has_more: bool = Field(description="Whether something follows the last item.")
+    next: str | None = Field(description="`after` of the next page.")
+
+
+def _refuse(value: Any) -> None:
+    if value is not None:
+        raise PydanticCustomError("unsupported_option", "not offered by this version; leave it out")
+
+
+def _refuse_filled(value: Any) -> Any:
+    if value:
+        _refuse(value)
+    return value
+
+
+refuse_filled = BeforeValidator(_refuse_filled)
+"""Only an empty list or object is taken."""
+
+
+NotOffered = Annotated[None, BeforeValidator(_refuse), Field(description="Not offered by this version.")]
+"""An option of the contract that this version refuses by name; null is taken."""
+
+EmptyForNow = Annotated[dict[str, Any], refuse_filled, Field(description="Has to be empty in this version.")]

@@ -1,0 +1,120 @@
+"""API keys: make them, recognize them, revoke them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection
+from datetime import UTC, datetime
+from uuid import UUID
+
+from app.core.access import ALL_SCOPES, Principal, Scope
+from app.core.errors import Forbidden, NotFound, Unauthenticated
+from app.ports.ambient import Clock
+from app.ports.catalog import ApiKey, NewKey, Once, Page, Slice
+from app.ports.catalog import Keys as KeyStore
+from app.services.memory import Memory
+
+PREFIX = "bl_"
+SHOWN = len(PREFIX) + 6
+"""Characters of a key that are kept to tell it apart."""
+
+REMEMBERED_MS = 5_000
+"""How long a key that was looked up is not looked up again: a revocation is felt by every process within this
+time."""
+
+
+class Keys:
+    """The keys of all projects."""
+
+    def __init__(self, store: KeyStore, clock: Clock, *, pepper: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._pepper = pepper.encode()
+        self._known: Memory[bytes, ApiKey | None] = Memory(clock, REMEMBERED_MS, most=10_000)
+
+    async def create(
+        self,
+        who: Principal,
+        project_id: UUID,
+        *,
+        name: str,
+        scopes: Collection[Scope],
+        expires_at: datetime | None,
+        once: Once | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its text, which is nowhere kept. Raises NotFound, Forbidden."""
+        _check_reach(who, project_id)
+        if Scope.OPERATOR in scopes and Scope.OPERATOR not in who.scopes:
+            raise Forbidden("Only a key with the scope 'operator' can make another one with it.")
+        text = PREFIX + secrets.token_urlsafe(32)
+        new = NewKey(name, self.digest(text), text[:SHOWN], sorted(scopes), expires_at)
+        return await self._store.create(project_id, new, by=who.key_id, once=once), text
+
+    async def page(self, who: Principal, project_id: UUID, part: Slice) -> Page[ApiKey]:
+        """The keys of a project, the revoked ones too. Raises NotFound, Forbidden."""
+        _check_reach(who, project_id)
+        return await self._store.page(project_id, part)
+
+    async def revoke(self, who: Principal, project_id: UUID, key_id: UUID) -> ApiKey:
+        """Make a key useless. Raises NotFound, Forbidden."""
+        _check_reach(who, project_id)
+        revoked = await self._store.revoke(project_id, key_id, by=who.key_id)
+        self._known.forget_all()
+        return revoked
+
+    async def authenticate(self, text: str) -> Principal:
+        """Whose key this is. Raises Unauthenticated."""
+        digest = self.digest(text)
+        known = self._known.get(digest)
+        if known is None:
+            known = (await self._store.find(digest),)
+            # Unknown ones are remembered too: guessing must not reach the database each time.
+            self._known.put(digest, known[0])
+        key = known[0]
+        if key is None or key.revoked_at is not None or self._expired(key):
+            raise Unauthenticated("The API key is unknown, expired or revoked.")
+        return Principal(key.project_id, key.id, frozenset(Scope(scope) for scope in key.scopes))
+
+    def digest(self, text: str) -> bytes:
+        """What is stored of a key: without the pepper a stolen table does not even tell a guess right."""
+        return hmac.digest(self._pepper, text.encode(), hashlib.sha256)
+
+    def _expired(self, key: ApiKey) -> bool:
+        now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+        return key.expires_at is not None and key.expires_at <= now
+
+
+class Gatekeeper:
+    """Decides in whose name a request is served."""
+
+    def __init__(self, keys: Keys, *, home: UUID, development: bool, bootstrap_key: str | None) -> None:
+        """`home` is the project of requests without a key (in development) and of the bootstrap key."""
+        self._keys = keys
+        self._anyone = Principal(home, None, ALL_SCOPES)
+        self._development = development
+        self._bootstrap = None if bootstrap_key is None else keys.digest(bootstrap_key)
+        self._digest = keys.digest
+
+    async def principal(self, authorization: str | None) -> Principal:
+        """Who sends this Authorization header. Raises Unauthenticated."""
+        if authorization is None:
+            if self._development:
+                return self._anyone
+            raise Unauthenticated("Send an API key: Authorization: Bearer bl_…")
+        scheme, _, text = authorization.partition(" ")
+        text = text.strip()
+        if scheme.lower() != "bearer" or not text or len(text) > 200:
+            raise Unauthenticated("The Authorization header has to be: Bearer bl_…")
+        if self._bootstrap is not None and hmac.compare_digest(self._digest(text), self._bootstrap):
+            return self._anyone
+        return await self._keys.authenticate(text)
+
+
+def _check_reach(who: Principal, project_id: UUID) -> None:
+    if who.administers(project_id):
+        return
+    if project_id != who.project_id:
+        raise NotFound("There is no such project.")
+    who.need(Scope.ADMIN, Scope.OPERATOR)
