@@ -19,7 +19,6 @@ from app.core.lifecycle.verdict import Recovery, Verdict, judge
 
 def fail(session: Standing, failure: Failure, now_ms: float) -> Iterator[Effect]:
     """The present attempt failed."""
-    session.limits.rest()
     verdict = judge(
         failure.trouble,
         session.spent,

@@ -45,7 +45,7 @@ class Limits:
         self._resume_ms: float | None = None
         self._alive_ms = 0.0
         self.progress_ms: float | None = None
-        """When the answer last came forward; None before its first sign, and when no answer is read."""
+        """When the answer last came forward; None before its first sign and while nothing is read."""
 
     def begin(self, now_ms: float) -> None:
         """The session begins."""
@@ -62,17 +62,12 @@ class Limits:
 
     def pause(self, until_ms: float) -> None:
         """Nothing is read until then."""
-        self.rest()
+        self._asked_ms = self.progress_ms = None
         self._resume_ms = until_ms
 
-    def rest(self) -> None:
-        """Nothing is read and nothing is waited for."""
-        self._asked_ms = self.progress_ms = self._resume_ms = None
-
     def end(self) -> None:
-        """The session is over."""
-        self.rest()
-        self._total_at_ms = None
+        """The session is over; nothing is waited for any more."""
+        self._asked_ms = self.progress_ms = self._resume_ms = self._total_at_ms = None
 
     def hold(self, ms: float, now_ms: float) -> None:
         """We did not read for so long until now, so that time does not count against the server."""

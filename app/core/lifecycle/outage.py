@@ -26,8 +26,7 @@ class Outage:
             self._since_ms = now_ms
         events: list[Event] = [NetworkError(failure.message, failure.trouble.retryable, failure.word)]
         if opened:
-            if self._dropped_ms is None:
-                self._dropped_ms = now_ms
+            self._dropped_ms = now_ms
             events.append(ConnectionDropped(failure.word or failure.message))
         return events
 

@@ -67,6 +67,14 @@ def test_time_in_which_we_did_not_read_does_not_count() -> None:
     assert limits.deadline_ms == 1_600
 
 
+def test_a_hold_moves_the_last_keep_alive_too() -> None:
+    limits = reading()
+    limits.progress_ms = 0
+    limits.alive(150)
+    limits.hold(100, now_ms=260)
+    assert limits.deadline_ms == 450
+
+
 def test_a_hold_never_gives_more_than_a_fresh_limit() -> None:
     limits = reading()
     limits.progress_ms = 900

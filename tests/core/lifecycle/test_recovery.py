@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import NO_TIMEOUTS, LifecycleOptions, RetryOptions
 from app.core.lifecycle.table import State
@@ -135,6 +136,14 @@ def test_both_budgets_begin_anew_on_a_fallback() -> None:
         (1, 2, 4),
     ]
     assert trace.of("SESSION_END") == [{"success": True, "totalAttempts": 4}]
+
+
+def test_decorrelated_pauses_begin_anew_on_a_fallback() -> None:
+    options = LifecycleOptions(
+        timeout=NO_TIMEOUTS, retry=RetryOptions(max_retries=2, strategy=Strategy.DECORRELATED)
+    )
+    _, trace = drive([[[RESET]], [[RESET], [{"text": "a"}, END]]], options)
+    assert [meta["delayMs"] for meta in trace.of("RETRY_ATTEMPT")] == [2_000, 3_500, 2_000]
 
 
 def test_when_every_model_failed_the_error_names_each_cause() -> None:
