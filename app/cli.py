@@ -1,1 +1,156 @@
 """The `branchline` command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app import __version__
+from app.adapters.db.engine import make_engine
+from app.adapters.db.migrate import migrate
+from app.adapters.embedded.errors import EmbeddedError
+from app.adapters.logs import configure_logs
+from app.first_job import FirstJob, StepFailed
+from app.launch import Server, bound, complain, database, local_model, say, serve, url_of
+from app.settings import BadSettings, Settings, load_settings
+
+EXAMPLE_TOOLS = "examples.tools"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 0, 1 when something failed, 2 when something is set wrongly."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except (BadSettings, EmbeddedError) as error:
+        return complain(error)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="branchline", description="Durable runs of language-model work.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", required=True)
+
+    run = commands.add_parser("run", help="start everything on this machine and do a first job")
+    _add_places(run)
+    run.add_argument("--exit", action="store_true", help="stop after the first job")
+    run.set_defaults(command=_run)
+
+    served = commands.add_parser("serve", help="serve the API and execute runs")
+    _add_places(served)
+    served.set_defaults(command=_serve)
+
+    migrated = commands.add_parser("migrate", help="bring the database to this version's tables")
+    migrated.set_defaults(command=_migrate)
+
+    document = commands.add_parser("openapi", help="print the OpenAPI document")
+    document.set_defaults(command=_openapi)
+
+    doctor = commands.add_parser("doctor", help="print the effective settings")
+    doctor.set_defaults(command=_doctor)
+    return parser
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes any free one")
+    parser.add_argument("--data-dir", type=Path, help="folder of the embedded database and the secret key")
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """The settings, with what the command line says laid over them."""
+    given = {
+        name: value
+        for name in ("host", "port", "data_dir")
+        if (value := getattr(options, name, None)) is not None
+    }
+    settings = load_settings()
+    settings = settings.model_copy(update=given)
+    return settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    configure_logs(form=settings.log_format, level=settings.log_level)
+    with bound(settings) as listener, database(settings) as database_url:
+        say(f"Branchline {__version__} on {url_of(listener)}")
+        serve(settings, listener, database_url)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Everything on one machine, with the example tools and a small model of its own."""
+    began = time.monotonic()
+    settings = _settings(options)
+    configure_logs(form="text", level="warning")
+    if EXAMPLE_TOOLS not in settings.tool_modules:
+        settings = settings.model_copy(update={"tool_modules": (*settings.tool_modules, EXAMPLE_TOOLS)})
+    outcome = [0]
+    with bound(settings) as listener, database(settings) as database_url, local_model(settings) as models:
+        url = url_of(listener)
+
+        def first_job(server: Server) -> None:
+            say(f"Branchline {__version__} on {url}, after {time.monotonic() - began:.1f} s")
+            try:
+                branch = FirstJob(url, models.name, say).perform()
+            except StepFailed as failure:
+                say(f"The first job failed: {failure}")
+                outcome[0] = 1
+            else:
+                say(_what_to_try(url, branch))
+            if options.exit:
+                server.stop()
+
+        serve(settings, listener, database_url, models=models.offered, once_up=first_job)
+    return outcome[0]
+
+
+def _what_to_try(url: str, branch: str) -> str:
+    return f"""
+Try:
+  curl {url}/v1/branches/{branch}/messages
+  curl -N {url}/v1/branches/{branch}/operate -H 'Content-Type: application/json' \\
+       -H 'Accept: text/event-stream' -d '{{"instruction": "Say hello in French."}}'
+  curl {url}/v1/branches/{branch}/act -H 'Content-Type: application/json' \\
+       -d '{{"requests": [{{"function": "add", "arguments": {{"a": 19, "b": 23}}}}]}}'
+Ctrl-C stops it."""
+
+
+def _migrate(_: argparse.Namespace) -> int:
+    settings = load_settings()
+    if settings.database_url is None:
+        raise BadSettings("DATABASE_URL has to be set.")
+    url = settings.database_url.get_secret_value()
+
+    async def work() -> None:
+        engine = make_engine(url)
+        try:
+            await migrate(engine, now_ms=time.time_ns() // 1_000_000)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(work())
+    say("The database has this version's tables.")
+    return 0
+
+
+def _openapi(_: argparse.Namespace) -> int:
+    raise BadSettings("not yet")
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    settings = load_settings()
+    for name, value in settings.model_dump().items():
+        say(f"{name} = {value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

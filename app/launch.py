@@ -8,13 +8,18 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
+import uvloop
 
 from app.adapters.embedded.postgres import EmbeddedPostgres
+from app.ports.provider import ModelEndpoint
+from app.services.models import OperatorModels
 from app.settings import BadSettings, Settings
+from app.wiring import application
 
 Say = Callable[[str], None]
 
@@ -36,6 +41,44 @@ def database(settings: Settings) -> Iterator[str]:
     say(f"Starting the embedded Postgres in {settings.data_dir} ...")
     with EmbeddedPostgres(settings.data_dir / "postgres", say=say) as server:
         yield server.url
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """The model that `branchline run` brings along."""
+
+    name: str
+    offered: OperatorModels
+
+
+SCRIPT = {
+    "streams": [
+        {
+            "attempts": [
+                [
+                    {"text": "Let me add that up. "},
+                    {
+                        "tool_call": {
+                            "index": 0,
+                            "id": "call_1",
+                            "name": "add",
+                            "arguments": '{"a": 19, "b": 23}',
+                        }
+                    },
+                    {"end": "tool_calls"},
+                ]
+            ]
+        }
+    ]
+}
+
+
+@contextlib.contextmanager
+def local_model(settings: Settings) -> Iterator[LocalModel]:
+    """A model for trying out, which runs for the block."""
+    offered = OperatorModels()
+    offered.add("scripted", ModelEndpoint("scripted", "scripted", "scripted", options=SCRIPT))
+    yield LocalModel("scripted", offered)
 
 
 def bound(settings: Settings) -> socket.socket:
@@ -100,31 +143,32 @@ class Server(uvicorn.Server):
         self.handle_exit(signal.SIGTERM, None)
 
 
-def run_server(server: Server, listener: socket.socket, once_up: Callable[[], None] | None = None) -> bool:
-    """Serve until told to stop; `once_up` is run in a thread when requests are answered.
+def serve(
+    settings: Settings,
+    listener: socket.socket,
+    database_url: str,
+    *,
+    models: OperatorModels | None = None,
+    once_up: Callable[[Server], None] | None = None,
+) -> None:
+    """Serve on `listener` until told to stop; `once_up` is run in a thread as soon as requests are answered.
 
-    False when the service could not start.
+    Raises BadSettings, and what keeps the database from being reached.
     """
 
-    async def serve() -> bool:
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        up = asyncio.create_task(server.up.wait())
-        await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
-        if server.started and once_up is not None:
-            await asyncio.to_thread(once_up)
-        await serving
-        up.cancel()
-        return server.started
+    async def running() -> None:
+        async with application(settings, database_url, models) as made:
+            server = Server(made.app, made.closing.set)
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            up = asyncio.create_task(server.up.wait())
+            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+            if server.started and once_up is not None:
+                await asyncio.to_thread(once_up, server)
+            await serving
+            up.cancel()
 
-    with asyncio.Runner(loop_factory=_loop) as runner:
-        return runner.run(serve())
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    import uvloop
-
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(running())
 
 
 def complain(error: Exception) -> int:

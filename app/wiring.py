@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,28 +13,51 @@ from uuid import UUID
 
 import httpx
 import structlog
+from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.adapters.db.engine import driver_arguments
+from app import __version__
+from app.adapters import providers
+from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.engine import driver_arguments, make_engine
+from app.adapters.db.keys import PostgresKeys
+from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
+from app.adapters.db.models import PostgresModels
 from app.adapters.db.partitions import ensure_partitions
+from app.adapters.db.projects import PostgresProjects
+from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.run_store import PostgresRuns
-from app.adapters.providers.openai import OpenAIProvider
-from app.adapters.providers.scripted import ScriptedProvider
+from app.adapters.db.session import Database
+from app.adapters.http_client import model_client
+from app.adapters.secret_file import secret_in
+from app.adapters.tools.load import load_tools
 from app.adapters.tools.python import PythonTools
+from app.api.application import build_app
+from app.api.deps import Edge, Services
+from app.api.running import Running
+from app.core.discovery import discover
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
+from app.services.branches import Branches
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
+from app.services.keys import Gatekeeper, Keys
+from app.services.models import AddressRule, Models, OperatorModels
 from app.services.operate import ModelCatalog, OperatePlanner, Outside
 from app.services.plan import Planner
+from app.services.projects import Projects
 from app.services.recorder import Recorder
 from app.services.runs import Runs
+from app.settings import Settings, check_exposure, in_development
 
+HOME = "default"
+"""Name of the project that requests without a key work in."""
 TOOL_TIMEOUT_S = 600.0
 """Longest that one tool call may take, whatever its caller says."""
 PARTITION_PERIOD_S = 3600.0
@@ -65,10 +89,10 @@ class Machinery:
     feeds: Feeds
 
 
-def providers(client: httpx.AsyncClient) -> dict[str, Provider]:
+def all_providers(client: httpx.AsyncClient) -> dict[str, Provider]:
     """Every wire format by name."""
-    known: tuple[Provider, ...] = (OpenAIProvider(client), ScriptedProvider())
-    return {provider.name: provider for provider in known}
+    made = [make(client) for make in discover(providers, "PROVIDER").values()]
+    return {provider.name: provider for provider in made}
 
 
 def machinery(
@@ -107,10 +131,111 @@ def machinery(
     return Machinery(store, recorder, executor, runs, feeds)
 
 
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The service, ready to answer requests."""
+
+    app: FastAPI
+    development: bool
+    """Whether requests need no key."""
+    closing: asyncio.Event
+    """To be set when the service is about to stop: open streams then end, to be resumed elsewhere."""
+
+
+@asynccontextmanager
+async def application(
+    settings: Settings, database_url: str, operator_models: OperatorModels | None = None
+) -> AsyncIterator[Application]:
+    """The service for the length of the block: migrated, connected, executing runs.
+
+    Raises BadSettings for settings that cannot be served with.
+    """
+    clock, ids = SystemClock(), Uuid7Ids()
+    engine = make_engine(database_url)
+    database = Database(engine)
+    tools = PythonTools(load_tools(settings.tool_modules))
+    catalog = PythonCatalog(tools)
+    operators = operator_models or OperatorModels()
+    async with AsyncExitStack() as stack:
+        stack.callback(tools.close)
+        stack.push_async_callback(engine.dispose)
+        client = await stack.enter_async_context(model_client())
+        known = all_providers(client)
+        await migrate(engine, now_ms=clock.wall_ms())
+        home = await PostgresProjects(database, ids).ensure(HOME)
+        has_keys = await PostgresKeys(database, ids).any()
+        check_exposure(settings, has_keys=has_keys)
+        development = in_development(settings, has_keys=has_keys)
+        for name, model in settings.models.items():
+            operators.add(
+                name,
+                model.endpoint(name, os.environ),
+                lifecycle=model.lifecycle.level() if model.lifecycle else None,
+            )
+        models = Models(
+            PostgresModels(database, ids),
+            clock,
+            providers=known,
+            operator=operators,
+            addresses=AddressRule(private=development, allowed=settings.allowed_hosts),
+            exposed={name: os.environ.get(name) for name in settings.exposed_env},
+        )
+        made = machinery(
+            database_url,
+            lease_ms=settings.lease_ms,
+            clock=clock,
+            ids=ids,
+            models=models,
+            known_providers=known,
+            tools=tools,
+            catalog=catalog,
+            lifecycle=settings.lifecycle.level() if settings.lifecycle else None,
+        )
+        checks = DatabaseChecks(engine, clock)
+
+        async def recording() -> str | None:
+            return "the database is away; runs are paused" if made.recorder.paused else None
+
+        pepper = (
+            settings.secret_key.get_secret_value() if settings.secret_key else secret_in(settings.data_dir)
+        )
+        keys = Keys(PostgresKeys(database, ids), clock, pepper=pepper)
+        bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
+        services = Services(
+            ids=ids,
+            gatekeeper=Gatekeeper(keys, home=home.id, development=development, bootstrap_key=bootstrap),
+            keys=keys,
+            projects=Projects(PostgresProjects(database, ids)),
+            branches=Branches(PostgresBranches(database, ids), models, catalog),
+            models=models,
+            tools=catalog,
+            edge=Edge(
+                development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__
+            ),
+            readiness={
+                "database": checks.migrated,
+                "partitions": checks.partitions,
+                "recorder": recording,
+            },
+        )
+        app = build_app(services)
+        closing = asyncio.Event()
+        app.state.running = Running(
+            made.runs,
+            made.store,
+            PostgresListings(database),
+            settings.heartbeat_s,
+            settings.wait_default_s,
+            settings.wait_max_s,
+            closing,
+        )
+        await stack.enter_async_context(working(made, engine, clock))
+        yield Application(app, development, closing)
+
+
 @asynccontextmanager
 async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
-    """Migrate, then record, execute and keep partitions ahead, until the block ends."""
-    await migrate(engine, now_ms=clock.wall_ms())
+    """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
         for work in (made.recorder.work(), made.executor.work(), _keep_partitions(engine, clock)):

@@ -9,7 +9,10 @@ from uuid_utils.compat import uuid7
 
 
 class SystemClock:
-    """`ports.ambient.Clock`."""
+    """`ports.ambient.Clock`; the monotonic time counts from the epoch as the first reading knew it."""
+
+    def __init__(self) -> None:
+        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
 
     def wall_ms(self) -> int:
         """See the port."""
@@ -17,7 +20,7 @@ class SystemClock:
 
     def mono_ms(self) -> float:
         """See the port."""
-        return time.monotonic_ns() / 1_000_000
+        return time.monotonic() * 1000 + self._offset_ms
 
 
 class Uuid7Ids:

@@ -16,7 +16,7 @@ JSON = "application/json"
 
 def encode(value: Any) -> bytes:
     """JSON of plain values, UUIDs, times (as RFC 3339 in UTC) and fragments."""
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+    return orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z)
 
 
 def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

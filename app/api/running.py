@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import Response
-from starlette.types import ASGIApp
 
 from app.api.once import REPLAYED, fingerprint_of, scope_of
 from app.api.problems import request_id_of
@@ -132,7 +131,7 @@ def origin_of(request: Request, who: Principal, *, key: str | None, if_match: in
 
 async def answer(
     request: Request, running: Running, submission: Submission, *, raises: BaseModel
-) -> Response | ASGIApp:
+) -> Response:
     """The answer to a request that made a run, in the form that the client asks for.
 
     `raises` is the request: it says which ends of the run are problems.

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.core.errors import Unavailable
@@ -48,8 +49,8 @@ class View:
         return "".join(out).encode()
 
 
-class EventStream:
-    """An ASGI response that follows a run until its end, or until either side goes away."""
+class EventStream(Response):
+    """A response that follows a run until its end, or until either side goes away."""
 
     def __init__(
         self,
@@ -63,17 +64,18 @@ class EventStream:
         headers: Mapping[str, str],
     ) -> None:
         """`closing` is set when the service stops: the stream ends without `stream.end`, to be resumed."""
+        super().__init__()
         self._follower = follower
         self._reader = reader
         self._run_id = run_id
         self._view = view
         self._heartbeat_s = heartbeat_s
         self._closing = closing
-        self._headers = headers
+        self._more_headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
-        extra = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
+        extra = [(name.lower().encode(), value.encode()) for name, value in self._more_headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *extra]})
         tasks = {
             asyncio.create_task(self._send_all(send)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
@@ -18,7 +19,7 @@ router = APIRouter(prefix="/v1/branches/{branch_id}", tags=["runs"])
 IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
 
 
-@router.post("/operate", response_model=None)
+@router.post("/operate")
 async def operate(
     request: Request,
     branch_id: UUID,
@@ -27,14 +28,14 @@ async def operate(
     if_match: IfMatch,
     key: IdempotencyKey,
     body: Annotated[OperateRequest, json_body(OperateRequest)],
-) -> Any:
+) -> Response:
     """Ask a model on this branch, validate its answer, and run the tools it asks for."""
     origin = origin_of(request, who, key=key, if_match=if_match)
     made = await running.runs.submit("operate", branch_id, body, origin, if_busy=body.if_busy)
     return await answer(request, running, made, raises=body)
 
 
-@router.post("/act", response_model=None)
+@router.post("/act")
 async def act(
     request: Request,
     branch_id: UUID,
@@ -43,7 +44,7 @@ async def act(
     if_match: IfMatch,
     key: IdempotencyKey,
     body: Annotated[ActRequest, json_body(ActRequest)],
-) -> Any:
+) -> Response:
     """Run tool calls on this branch, without a model."""
     origin = origin_of(request, who, key=key, if_match=if_match)
     made = await running.runs.submit("act", branch_id, body, origin, if_busy=body.if_busy)

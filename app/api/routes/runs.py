@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -81,14 +81,14 @@ async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
     return reply(run_body(run), 200 if run.ended else 202)
 
 
-@router.get("/runs/{run_id}/events", response_model=None)
+@router.get("/runs/{run_id}/events")
 async def read_events(
     request: Request,
     run_id: UUID,
     who: ReadingKey,
     running: InRunning,
     query: Annotated[EventsQuery, Query()],
-) -> Any:
+) -> Response:
     """The run's log: a page as JSON, or, with `Accept: text/event-stream`, all of it and what is to come."""
     types = _types(query.types)
     if query.order == "desc":
