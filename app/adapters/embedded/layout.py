@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -115,7 +114,7 @@ class Layout:
     def make_password(self) -> None:
         """Choose the password, unless there is one."""
         if not self.password.exists():
-            write_private(self.password, secrets.token_urlsafe(32).encode())
+            write_private(self.password, os.urandom(32).hex().encode())
 
     def rotate_log(self) -> None:
         """Put a log that has grown large aside, so that two files of bounded size are kept."""

@@ -32,9 +32,9 @@ class Holder:
         report: dict[str, str] = json.loads(self.process.stdout.readline())
         return report
 
-    def kill(self) -> None:
-        """Kill it and everything in its process group, with no chance to clean up."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+    def kill(self, *, alone: bool = False) -> None:
+        """Kill it, and unless `alone` everything in its process group, with no chance to clean up."""
+        (os.kill if alone else os.killpg)(self.process.pid, signal.SIGKILL)
         self.close()
 
     def finish(self) -> None:

@@ -74,11 +74,12 @@ def test_server_and_user_killed_together(home: Path, hold: Hold) -> None:
         assert postgres.is_ready()
 
 
-def test_a_user_killed_in_the_middle_of_initialisation(home: Path, hold: Hold) -> None:
+@pytest.mark.parametrize("alone", [False, True], ids=["with initdb", "initdb orphaned"])
+def test_a_user_killed_in_the_middle_of_initialisation(home: Path, hold: Hold, alone: bool) -> None:
     user = hold(home)
     layout = Layout(home)
     eventually((layout.unfinished / "base").exists)
-    user.kill()
+    user.kill(alone=alone)
     with EmbeddedPostgres(home) as postgres:
         assert postgres.is_ready()
         assert not layout.unfinished.exists()
