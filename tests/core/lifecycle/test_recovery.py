@@ -8,7 +8,7 @@ import pytest
 
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.machine import StreamMachine
-from app.core.lifecycle.options import NO_TIMEOUTS, LifecycleOptions, RetryOptions
+from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, RetryOptions
 from app.core.lifecycle.table import State
 from tests.core.lifecycle.scripts import DENIED, END, QUICK, RESET
 from tests.support.stream_driver import StreamDriver, drive
@@ -154,6 +154,14 @@ def test_when_every_model_failed_the_error_names_each_cause() -> None:
     assert (error.code, error.category, error.retryable) == ("ALL_STREAMS_EXHAUSTED", "provider", False)
     assert [cause["detail"]["status"] for cause in error.detail["causes"]] == [401, 404]
     assert machine.state is State.ERROR
+
+
+def test_asking_again_later_may_help_if_it_may_with_one_of_the_models() -> None:
+    options = LifecycleOptions(timeout=NO_TIMEOUTS, retry=NO_RETRIES)
+    _, trace = drive([[[RESET]], [[DENIED]]], options)
+    assert trace.finish
+    assert trace.finish.error
+    assert (trace.finish.error.code, trace.finish.error.retryable) == ("ALL_STREAMS_EXHAUSTED", True)
 
 
 def test_several_fallbacks_are_numbered_from_0_for_on_fallback() -> None:

@@ -69,9 +69,12 @@ def test_pings_without_progress_end_at_the_cap() -> None:
     assert triggered.event.meta() == {"timeoutType": "inter", "elapsedMs": 500, "configuredMs": 500}
 
 
-def test_each_attempt_has_its_own_limits() -> None:
-    options = LifecycleOptions(timeout=TimeoutOptions(initial_ms=500, inter_ms=500))
-    slow: Steps = [{"wait_ms": 400}, {"text": "a"}, {"wait_ms": 400}, RESET]
+@pytest.mark.parametrize("base_delay_ms", [0, 1_000], ids=["at once", "after a pause"])
+def test_each_attempt_has_its_own_limits(base_delay_ms: int) -> None:
+    options = LifecycleOptions(
+        timeout=TimeoutOptions(initial_ms=500, inter_ms=100), retry=RetryOptions(base_delay_ms=base_delay_ms)
+    )
+    slow: Steps = [{"wait_ms": 400}, {"text": "a"}, {"wait_ms": 50}, RESET]
     machine, trace = drive([[slow, [{"wait_ms": 400}, {"text": "b"}, END]]], options)
     assert trace.code is None
     assert machine.text == "b"
