@@ -105,6 +105,9 @@ OUTPUT_TRUNCATED: Final = Trouble(
 NO_ADAPTER: Final = Trouble("no adapter", "ADAPTER_NOT_FOUND", "internal", "unknown")
 NOT_A_STREAM: Final = Trouble("not a stream", "INVALID_STREAM", "internal", "unknown")
 NOT_ENABLED: Final = Trouble("option not enabled", "FEATURE_NOT_ENABLED", "internal", "unknown")
+NOT_ASKED: Final = Trouble(
+    "a request that cannot be made or sent; a bug in an adapter", "PROVIDER_ERROR", "internal", "unknown"
+)
 NO_CALLS_LEFT: Final = Trouble(
     "no model call left to begin with", "MODEL_CALLS_EXHAUSTED", "provider", "unknown", fallback=False
 )
@@ -136,6 +139,7 @@ TROUBLES: Final = (
     NO_ADAPTER,
     NOT_A_STREAM,
     NOT_ENABLED,
+    NOT_ASKED,
     NO_CALLS_LEFT,
     ABORTED,
     DEADLINE,
@@ -171,7 +175,11 @@ def failure_of(fault: Fault, *, opened: bool) -> Failure:
     return Failure(_trouble(fault, opened), fault.message, fault.type or None, fault.retry_after_ms, detail)
 
 
-_INTERNAL_WORDS: Final = {"": NO_ADAPTER, "adapter_not_found": NO_ADAPTER, "invalid_stream": NOT_A_STREAM}
+_INTERNAL_WORDS: Final = {
+    "adapter_not_found": NO_ADAPTER,
+    "invalid_stream": NOT_A_STREAM,
+    "feature_not_enabled": NOT_ENABLED,
+}
 
 
 def _trouble(fault: Fault, opened: bool) -> Trouble:
@@ -181,7 +189,7 @@ def _trouble(fault: Fault, opened: bool) -> Trouble:
         case FaultKind.TLS:
             return TLS
         case FaultKind.INTERNAL:
-            return _INTERNAL_WORDS.get(fault.type, NOT_ENABLED)
+            return _INTERNAL_WORDS.get(fault.type, NOT_ASKED)
         case FaultKind.MALFORMED:
             return UNKNOWN if opened else NOT_A_STREAM
         case FaultKind.STATUS | FaultKind.IN_STREAM:

@@ -28,6 +28,7 @@ OUTPUT_TRUNCATED       model     model       -             nothing     -
 ADAPTER_NOT_FOUND      internal  unknown     -             nothing     fallback
 INVALID_STREAM         internal  unknown     -             nothing     fallback
 FEATURE_NOT_ENABLED    internal  unknown     -             nothing     fallback
+PROVIDER_ERROR         internal  unknown     -             nothing     fallback
 MODEL_CALLS_EXHAUSTED  provider  unknown     -             nothing     -
 STREAM_ABORTED         provider  abort       -             nothing     -
 DEADLINE_EXCEEDED      provider  abort       -             nothing     -
@@ -87,10 +88,11 @@ CLASSIFIED: list[tuple[Fault, str, str]] = [
     (Fault(IN_STREAM, "the corporate limit"), "PROVIDER_ERROR", "model"),
     (Fault(IN_STREAM, "x"), "PROVIDER_ERROR", "model"),
     (Fault(FaultKind.MALFORMED, "x"), "PROVIDER_ERROR", "model"),
-    (Fault(FaultKind.INTERNAL, "x"), "ADAPTER_NOT_FOUND", "internal"),
+    (Fault(FaultKind.INTERNAL, "x"), "PROVIDER_ERROR", "internal"),
     (Fault(FaultKind.INTERNAL, "x", type="adapter_not_found"), "ADAPTER_NOT_FOUND", "internal"),
     (Fault(FaultKind.INTERNAL, "x", type="invalid_stream"), "INVALID_STREAM", "internal"),
-    (Fault(FaultKind.INTERNAL, "x", type="images_unsupported"), "FEATURE_NOT_ENABLED", "internal"),
+    (Fault(FaultKind.INTERNAL, "x", type="address_refused"), "PROVIDER_ERROR", "internal"),
+    (Fault(FaultKind.INTERNAL, "x", type="feature_not_enabled"), "FEATURE_NOT_ENABLED", "internal"),
 ]
 
 
