@@ -1,0 +1,136 @@
+"""Models as clients send and see them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from app.api.bodies import Body
+from app.api.replies import exact, instant
+from app.api.schemas.common import EmptyForNow, NotOffered, View
+from app.core.operate.lifecycle import LifecycleBody
+from app.ports.catalog import ModelSpec, StoredModel
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}$"
+"""A name is part of an address, so it has no blank and no slash."""
+
+_SAID: dict[str, Any] = {
+    "provider": "openai",
+    "model": "gpt-4o-mini",
+    "base_url": "https://api.openai.com/v1",
+    "api_key_env": "OPENAI_API_KEY",
+    "options": {},
+}
+
+
+class PutModel(Body):
+    """What a name is to mean."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_SAID]})
+
+    provider: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        description="The wire format that the model's server speaks."
+    )
+    model: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="Its name on the wire.")
+    base_url: Annotated[str, Field(min_length=1, max_length=2_000)] | None = Field(
+        None, description="http or https; the provider's own by default."
+    )
+    api_key_env: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None,
+        description="The variable of the server that holds the key; the operator lists which may be used.",
+    )
+    api_key: NotOffered = None
+    options: dict[str, Any] = Field(default_factory=dict, description="The provider's own.")
+    lifecycle: LifecycleBody | None = Field(None, description="For runs on this model.")
+    limits: EmptyForNow = Field(default_factory=dict)
+
+    def spec(self, name: str) -> ModelSpec:
+        """What is to be stored under the name."""
+        return ModelSpec(
+            name=name,
+            provider=self.provider,
+            model=self.model,
+            base_url=self.base_url,
+            api_key_env=self.api_key_env,
+            options=self.options,
+            lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
+        )
+
+
+class CreateModel(PutModel):
+    """A model to be registered."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "small", **_SAID}]})
+
+    name: Annotated[str, Field(pattern=NAME)] = Field(description="What branches and runs call it.")
+
+
+class ReplaceModel(PutModel):
+    """A model to be registered, or to take the place of the one with this name."""
+
+    name: str | None = Field(None, description="The same as in the address, if given.")
+
+
+class ModelView(View):
+    """A registered model. Its key is never shown."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "object": "model",
+                    "name": "small",
+                    **_SAID,
+                    "limits": {},
+                    "lifecycle": None,
+                    "source": "project",
+                    "created_at": "2026-11-30T12:00:00.000Z",
+                    "updated_at": "2026-11-30T12:00:00.000Z",
+                }
+            ]
+        }
+    )
+
+    object: Literal["model"]
+    name: str
+    provider: str
+    model: str
+    base_url: str | None
+    api_key_env: str | None
+    options: dict[str, Any]
+    limits: dict[str, Any]
+    lifecycle: dict[str, Any] | None
+    source: Literal["project", "operator"] = Field(
+        description="Who registered it; the operator's are read-only and give way to one of the same name."
+    )
+    created_at: datetime | None = Field(description="Null for the operator's models.")
+    updated_at: datetime | None
+
+
+class ModelList(View):
+    """Every model that the project can use, by name."""
+
+    data: list[ModelView]
+    has_more: Literal[False]
+    next: None
+
+
+def model_view(model: StoredModel) -> dict[str, Any]:
+    """A model as `ModelView` says."""
+    spec = model.spec
+    return {
+        "object": "model",
+        "name": spec.name,
+        "provider": spec.provider,
+        "model": spec.model,
+        "base_url": spec.base_url,
+        "api_key_env": spec.api_key_env,
+        "options": exact(spec.options),
+        "limits": {},
+        "lifecycle": exact(spec.lifecycle),
+        "source": "operator" if model.id is None else "project",
+        "created_at": instant(model.created_at),
+        "updated_at": instant(model.updated_at),
+    }

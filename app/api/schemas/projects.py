@@ -1,0 +1,173 @@
+"""Projects and their keys as clients send and see them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, ConfigDict, Field
+
+from app.api.bodies import Body
+from app.api.replies import exact, instant
+from app.api.schemas.common import PageView, View
+from app.core.access import Scope
+from app.core.operate.lifecycle import LifecycleBody
+from app.ports.catalog import ApiKey, Project
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+ScopeName = Literal["read", "run", "approve", "admin", "operator"]
+
+
+class CreateProject(Body):
+    """A project to be made."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop"}]})
+
+    name: Name
+    lifecycle: LifecycleBody | None = Field(None, description="What its models and branches inherit.")
+
+    def level(self) -> dict[str, Any] | None:
+        """The lifecycle options to be stored."""
+        return None if self.lifecycle is None else self.lifecycle.level()
+
+
+class ChangeProject(Body):
+    """What is to change: absent members stay, a null `lifecycle` clears it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "store"}]})
+
+    name: Name = "-"
+    lifecycle: LifecycleBody | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """Column by column, only what was sent."""
+        out: dict[str, Any] = {}
+        if "name" in self.model_fields_set:
+            out["name"] = self.name
+        if "lifecycle" in self.model_fields_set:
+            out["lifecycle"] = None if self.lifecycle is None else self.lifecycle.level()
+        return out
+
+
+class ProjectView(View):
+    """A tenant; owns branches, models and keys."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "019a0000-0000-7000-8000-000000000004",
+                    "object": "project",
+                    "name": "shop",
+                    "lifecycle": None,
+                    "created_at": "2026-11-30T12:00:00.000Z",
+                    "updated_at": "2026-11-30T12:00:00.000Z",
+                }
+            ]
+        }
+    )
+
+    id: UUID
+    object: Literal["project"]
+    name: str
+    lifecycle: dict[str, Any] | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProjectPage(PageView[ProjectView]):
+    """One page of projects."""
+
+
+def project_view(project: Project) -> dict[str, Any]:
+    """A project as `ProjectView` says."""
+    return {
+        "id": project.id,
+        "object": "project",
+        "name": project.name,
+        "lifecycle": exact(project.lifecycle),
+        "created_at": instant(project.created_at),
+        "updated_at": instant(project.updated_at),
+    }
+
+
+class CreateKey(Body):
+    """A key to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "web shop", "scopes": ["read", "run"]}]}
+    )
+
+    name: Name
+    scopes: Annotated[list[ScopeName], Field(min_length=1)] = Field(
+        ["read", "run"],
+        description="read: see; run: change branches and run; approve: decide waiting calls; admin: models, "
+        "tools and keys of the project; operator: every project. None implies another.",
+    )
+    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
+        None, description="RFC 3339, with an offset; never by default."
+    )
+
+    def scope_set(self) -> frozenset[Scope]:
+        """The scopes, each once."""
+        return frozenset(Scope(name) for name in self.scopes)
+
+
+class KeyView(View):
+    """An API key, without its text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "019a0000-0000-7000-8000-000000000005",
+                    "object": "key",
+                    "project_id": "019a0000-0000-7000-8000-000000000004",
+                    "name": "web shop",
+                    "prefix": "bl_Ab3xY9",
+                    "scopes": ["read", "run"],
+                    "created_at": "2026-11-30T12:00:00.000Z",
+                    "expires_at": None,
+                    "revoked_at": None,
+                }
+            ]
+        }
+    )
+
+    id: UUID
+    object: Literal["key"]
+    project_id: UUID
+    name: str
+    prefix: str = Field(description="The first characters of the key.")
+    scopes: list[ScopeName]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewKeyView(KeyView):
+    """A key that was just made."""
+
+    key: str | None = Field(
+        None, description="The key itself, shown this once; absent when a request is repeated."
+    )
+
+
+class KeyPage(PageView[KeyView]):
+    """One page of keys."""
+
+
+def key_view(key: ApiKey) -> dict[str, Any]:
+    """A key as `KeyView` says."""
+    return {
+        "id": key.id,
+        "object": "key",
+        "project_id": key.project_id,
+        "name": key.name,
+        "prefix": key.prefix,
+        "scopes": list(key.scopes),
+        "created_at": instant(key.created_at),
+        "expires_at": instant(key.expires_at),
+        "revoked_at": instant(key.revoked_at),
+    }
