@@ -33,19 +33,19 @@ async def get_tool(name: str, who: Reader, services: Serving) -> Response:
 
 
 @router.post("", responses=problems(UnsupportedOption))
-async def create_tool(who: Admin) -> NoReturn:
+async def create_tool(who: Admin) -> Response:
     """Say that tools are not made over HTTP yet."""
     _refuse()
 
 
 @router.put("/{name}", responses=problems(UnsupportedOption))
-async def put_tool(name: str, who: Admin) -> NoReturn:
+async def put_tool(name: str, who: Admin) -> Response:
     """Say that tools are not made over HTTP yet."""
     _refuse()
 
 
 @router.delete("/{name}", responses=problems(UnsupportedOption))
-async def delete_tool(name: str, who: Admin) -> NoReturn:
+async def delete_tool(name: str, who: Admin) -> Response:
     """Say that tools are not removed over HTTP yet."""
     _refuse()
 

@@ -1,0 +1,173 @@
+"""The HTTP edge over a real database, with the clock and the providers in the test's hand."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from app.adapters.ambient import Uuid7Ids
+from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.engine import make_engine
+from app.adapters.db.keys import PostgresKeys
+from app.adapters.db.models import PostgresModels
+from app.adapters.db.projects import PostgresProjects
+from app.adapters.db.session import Database
+from app.api.application import build_app
+from app.api.deps import Edge, Services
+from app.core.access import ALL_SCOPES, Principal, Scope
+from app.core.errors import FieldError, Invalid
+from app.ports.provider import Capabilities, ModelEndpoint, Opening
+from app.ports.tool import ToolSpec
+from app.services.branches import Branches
+from app.services.keys import Gatekeeper, Keys
+from app.services.models import AddressRule, Models, OperatorModels
+from app.services.projects import Projects
+from tests.support.ambient import FakeClock
+
+BASE = "http://localhost:8000"
+BOOTSTRAP_KEY = "bootstrap-key-of-the-tests"
+ADD = ToolSpec("add", "python", "Add two numbers.", {"type": "object", "properties": {}})
+
+
+class NamedProvider:
+    """A provider that is never opened; it refuses the option `bad`."""
+
+    adapter_id = "named"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check(self, endpoint: ModelEndpoint) -> None:
+        """See the port."""
+        if "bad" in endpoint.options:
+            raise Invalid(
+                "bad option", errors=[FieldError("/options/bad", "no such option", "unknown_field")]
+            )
+
+    def capabilities(self, endpoint: ModelEndpoint) -> Capabilities:
+        """See the port."""
+        return Capabilities()
+
+    def open(self, opening: Opening) -> AbstractAsyncContextManager[Any]:
+        """See the port."""
+        raise AssertionError("no test here calls a model")
+
+
+class FixedTools:
+    """The same tools for every project."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+
+    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
+        """See the port."""
+        return self._specs
+
+
+@dataclass
+class Api:
+    """A server and what stands behind it."""
+
+    app: FastAPI
+    client: httpx.AsyncClient
+    """Sends the bootstrap key, which has every scope in the project `home`."""
+    services: Services
+    database: Database
+    clock: FakeClock
+    home: UUID
+    operator: Principal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.operator = Principal(self.home, None, ALL_SCOPES)
+
+    async def project(self, name: str = "other") -> UUID:
+        """A further project."""
+        return (await self.services.projects.create(self.operator, name, None)).id
+
+    async def key(self, *scopes: Scope, project: UUID | None = None) -> dict[str, str]:
+        """Headers with a new key; every scope but operator unless some are named."""
+        wanted = scopes or tuple(ALL_SCOPES - {Scope.OPERATOR})
+        _, secret = await self.services.keys.create(
+            self.operator, project or self.home, name="a key", scopes=wanted, expires_at=None
+        )
+        return {"Authorization": f"Bearer {secret}"}
+
+    async def rows(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        """What the database says."""
+        async with self.database.writing() as connection:
+            found = await connection.execute(text(statement), values)
+            return [dict(row) for row in found.mappings()] if found.returns_rows else []
+
+    async def branch(self, **settings: Any) -> dict[str, Any]:
+        """A new branch of the home project."""
+        answer = await self.client.post("/v1/branches", json=settings)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+
+@asynccontextmanager
+async def serving(
+    database_url: str,
+    *,
+    edge: Edge | None = None,
+    addresses: AddressRule | None = None,
+    exposed: Mapping[str, str | None] | None = None,
+    readiness: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Api]:
+    """A server over the database, for the length of the block; in production mode unless `edge` says so."""
+    edge = edge or Edge()
+    clock, ids = FakeClock(), Uuid7Ids()
+    engine = make_engine(database_url)
+    database = Database(engine)
+    projects = PostgresProjects(database, ids)
+    home = (await projects.ensure("default")).id
+    keys = Keys(PostgresKeys(database, ids), clock, pepper="pepper-of-the-tests")
+    operator_models = OperatorModels()
+    operator_models.add("local", ModelEndpoint("local", "scripted", "tiny", "http://127.0.0.1:1"))
+    models = Models(
+        PostgresModels(database, ids),
+        clock,
+        providers={name: NamedProvider(name) for name in ("scripted", "openai")},
+        operator=operator_models,
+        addresses=addresses or AddressRule(),
+        exposed={"MODEL_KEY": "the value of the variable"} if exposed is None else exposed,
+    )
+    tools = FixedTools([ADD])
+    services = Services(
+        ids=ids,
+        gatekeeper=Gatekeeper(
+            keys,
+            home=home,
+            development=edge.development,
+            bootstrap_key=None if edge.development else BOOTSTRAP_KEY,
+        ),
+        keys=keys,
+        projects=Projects(projects),
+        branches=Branches(PostgresBranches(database, ids), models, tools),
+        models=models,
+        tools=tools,
+        edge=edge,
+        readiness=readiness or {},
+    )
+    app = build_app(services)
+    headers = {} if edge.development else {"Authorization": f"Bearer {BOOTSTRAP_KEY}"}
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
+        yield Api(app, client, services, database, clock, home)
+    await engine.dispose()
+
+
+@pytest.fixture
+async def api(database_url: str) -> AsyncIterator[Api]:
+    """A server in production mode, with a database of its own."""
+    async with serving(database_url) as made:
+        yield made
