@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.support.postgres", "tests.support.database"]
+pytest_plugins = ["tests.support.postgres", "tests.support.database", "tests.support.service"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"

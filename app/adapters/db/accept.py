@@ -68,11 +68,11 @@ SELECT id FROM started"""
 QUEUE = f"""WITH {_ASKED},
 queued AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
-                      traceparent, model, created_at, expires_at)
+                      traceparent, model, created_at, expires_at, last_seq)
     SELECT id, project_id, branch_id, kind, 'queued', request::json, context::json, key_id, request_id,
-           traceparent, model, created_at, $15 FROM asked
+           traceparent, model, created_at, $15, $16 FROM asked
 )
-{_EVENTS.format(*(f"${n}" for n in range(16, 16 + EVENT_WIDTH)))}"""
+{_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}"""
 
 
 _ASKED_MEMBERS = attrgetter(
@@ -136,7 +136,11 @@ async def accept_one(
         if ahead["waiting"] >= MAX_QUEUED:
             raise _QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
         await connection.execute(
-            QUEUE, *_asked([new]), new.run.expires_at, *_events([(new.run.id, new.queued)])
+            QUEUE,
+            *_asked([new]),
+            new.run.expires_at,
+            len(new.queued),
+            *_events([(new.run.id, new.queued)]),
         )
         return Accepted(running=False)
 
