@@ -1,15 +1,7 @@
 """The HTTP client that talks to model servers, with errors that say what really happened.
 
 It is `httpx` on top, so that callers see one well-known interface, and `aiohttp` below, which costs a third
-of the CPU of httpx's own transport. What happened on the wire is told by the class of the error:
-
-| raised | what is known |
-|---|---|
-| `httpx.ConnectTimeout`, `httpx.ConnectError`, `DnsError`, `TlsError`, `AddressRefused` | nothing was sent |
-| `httpx.ReadError` | the connection was reset after the request went out |
-| `Disconnected` | the peer closed the connection before its answer was complete |
-| `httpx.RemoteProtocolError` | what came is not HTTP |
-| `httpx.LocalProtocolError` | the request itself cannot be sent |
+of the CPU of httpx's own transport. The errors are those of `http_errors`.
 
 Redirects are not followed, cookies are not kept, the environment's proxies are not used and nothing is sent
 twice, with one exception: see `_Transport`.
@@ -21,6 +13,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import SimpleNamespace
 from typing import Any, Final
@@ -28,6 +21,8 @@ from typing import Any, Final
 import aiohttp
 import httpx
 import yarl
+
+from app.adapters.http_errors import CLIENT_ERRORS, NotAllowed, true_error
 
 STALE_WITHIN_S: Final = 1.0
 """A kept connection whose peer had gone away fails within a round trip; later, it had taken the request."""
@@ -40,22 +35,6 @@ LINGER_S: Final = 0.25
 
 _USER_AGENT: Final = "branchline"
 _BODY: Final = "branchline.body"
-
-
-class TlsError(httpx.ConnectError):
-    """The handshake failed or the certificate was refused; trying again would not help."""
-
-
-class DnsError(httpx.ConnectError):
-    """The host's name has no address."""
-
-
-class AddressRefused(httpx.ConnectError):
-    """The host's address is one that we may not talk to."""
-
-
-class Disconnected(httpx.RemoteProtocolError):
-    """The peer closed the connection in good order, but before its answer was complete."""
 
 
 def model_client(
@@ -84,7 +63,7 @@ async def read(response: httpx.Response) -> bytes:
     """What has come of the body since the last read, waiting for some; empty at its end.
 
     Only for responses of `model_client`, opened with `stream=True`; cheaper than httpx's iterators, and a
-    wait that is cancelled leaves no generator behind. Raises the errors named above.
+    wait that is cancelled leaves no generator behind. Raises the errors of `http_errors`.
     """
     body: _Body = response.extensions[_BODY]
     return await body.read()
@@ -128,8 +107,8 @@ class _Transport(httpx.AsyncBaseTransport):
                 if not facts.reused or not _lost(error) or loop.time() - sent_at > STALE_WITHIN_S:
                     raise
                 answer = await self._send(request, content, facts, keep=False)
-        except _CLIENT_ERRORS as error:
-            raise _true_error(error, request) from error
+        except CLIENT_ERRORS as error:
+            raise true_error(error, request) from error
         body = _Body(answer, request, self._lingering)
         return httpx.Response(
             answer.status,
@@ -195,11 +174,11 @@ class _Body(httpx.AsyncByteStream):
     async def read(self) -> bytes:
         try:
             piece = await self._answer.content.readany()
-        except _CLIENT_ERRORS as error:
-            raise _true_error(self._loss() or error, self._request) from error
+        except CLIENT_ERRORS as error:
+            raise true_error(self._loss() or error, self._request) from error
         if not piece and not self._framed and isinstance(loss := self._loss(), aiohttp.ClientOSError):
             # A body that ends with its connection: aiohttp takes a reset for its regular end.
-            raise _true_error(loss, self._request) from loss
+            raise true_error(loss, self._request) from loss
         return piece
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -217,21 +196,19 @@ class _Body(httpx.AsyncByteStream):
         if self.may_linger and not self._answer.closed:
             task = asyncio.create_task(self._linger())
             self._lingering.add(task)
-            task.add_done_callback(self._lingering.discard)
+            task.add_done_callback(self._lingered)
         else:
             self._answer.close()
 
     async def _linger(self) -> None:
-        try:
+        with suppress(*CLIENT_ERRORS):
             async with asyncio.timeout(LINGER_S):
                 await self._answer.content.readany()
-        except _CLIENT_ERRORS:
-            pass
-        finally:
-            self._answer.close()
 
-
-_CLIENT_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
+    def _lingered(self, task: asyncio.Task[None]) -> None:
+        # Here and not in the task, which may be cancelled before its first step.
+        self._lingering.discard(task)
+        self._answer.close()
 
 
 def _lost(error: aiohttp.ClientConnectionError) -> bool:
@@ -239,32 +216,6 @@ def _lost(error: aiohttp.ClientConnectionError) -> bool:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return isinstance(error.message, str)  # else it holds the part of the answer that did come
     return not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError)
-
-
-_TRUE_CLASSES: Final[tuple[tuple[type[BaseException], type[httpx.TransportError]], ...]] = (
-    (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
-    (TimeoutError, httpx.ReadTimeout),
-    (aiohttp.ClientConnectorDNSError, DnsError),
-    (aiohttp.ClientSSLError, TlsError),
-    (ssl.SSLError, TlsError),
-    (aiohttp.ServerFingerprintMismatch, TlsError),
-    (aiohttp.ClientConnectorError, httpx.ConnectError),
-    (aiohttp.ServerDisconnectedError, Disconnected),
-    (aiohttp.ClientConnectionError, httpx.ReadError),
-    (OSError, httpx.ReadError),
-    (aiohttp.InvalidURL, httpx.LocalProtocolError),
-    (aiohttp.NonHttpUrlClientError, httpx.UnsupportedProtocol),
-    (aiohttp.ClientError, httpx.RemoteProtocolError),
-)
-"""The first that fits counts: aiohttp's classes overlap."""
-
-
-def _true_error(error: BaseException, request: httpx.Request) -> httpx.TransportError:
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, _NotAllowed):
-        return AddressRefused(str(error.os_error), request=request)
-    kind = next(true for seen, true in _TRUE_CLASSES if isinstance(error, seen))
-    words = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
-    return kind(words or type(error).__name__, request=request)
 
 
 def _headers(answer: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]:
@@ -284,15 +235,12 @@ def _reuse_trace() -> aiohttp.TraceConfig:
     return trace
 
 
-class _NotAllowed(OSError):
-    """Raised in the place of a socket."""
-
-
 def _guarded(may_connect: Callable[[str], bool]) -> Callable[[aiohttp.AddrInfoType], socket.socket]:
     def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, where = address
         if not may_connect(str(where[0])):
-            raise _NotAllowed(f"the address {where[0]} is not allowed")
+            # The same words for every address of a host, or aiohttp makes one error of another class of them.
+            raise NotAllowed("the address is one that may not be connected to")
         return socket.socket(family, kind, protocol)
 
     return make_socket

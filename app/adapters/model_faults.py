@@ -12,7 +12,7 @@ import aiohttp
 import httpx
 import orjson
 
-from app.adapters.http_client import AddressRefused, Disconnected, DnsError, TlsError
+from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError
 from app.core import json_text
 from app.core.faults import Fault, FaultKind
 
@@ -48,7 +48,7 @@ _CONNECTION: Final[tuple[tuple[type[httpx.HTTPError], FaultKind, str, str], ...]
 
 
 def connection_fault(error: httpx.TransportError) -> Fault:
-    """What an error of `http_client` means."""
+    """What one of `http_errors` means."""
     kind, word, message = next(row[1:] for row in _CONNECTION if isinstance(error, row[0]))
     cause = error.__cause__
     if isinstance(cause, aiohttp.ClientConnectorError) and cause.os_error.errno == errno.ECONNREFUSED:
@@ -159,13 +159,13 @@ def _words(error: Any) -> str:
 
 def _type(error: Any) -> str:
     kind = error.get("type") if isinstance(error, dict) else None
-    return kind[:EXCERPT_CHARS] if isinstance(kind, str) else ""
+    return _cut(kind, EXCERPT_CHARS) if isinstance(kind, str) else ""
 
 
 def _code(error: Any) -> str | int | None:
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, str):
-        return code[:EXCERPT_CHARS]
+        return _cut(code, EXCERPT_CHARS)
     return code if isinstance(code, int) and not isinstance(code, bool) else None
 
 
@@ -207,10 +207,14 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, str):
         return _cut(value, DETAIL_CHARS)
     text = _as_text(value)
-    return value if len(text) <= DETAIL_CHARS and "\\u0000" not in text else _cut(text, DETAIL_CHARS)
+    try:
+        return json_text.read(text) if len(text) <= DETAIL_CHARS else _cut(text, DETAIL_CHARS)
+    except json_text.NotJson:
+        return _cut(text, DETAIL_CHARS)
 
 
 def _as_text(value: Any) -> str:
+    """JSON, or Python's own notation for what is none."""
     try:
         return json_text.dumps(value).decode()
     except json_text.NotJson:

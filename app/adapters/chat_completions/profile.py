@@ -89,10 +89,10 @@ def profile_of(endpoint: ModelEndpoint) -> Profile:
 def url_of(endpoint: ModelEndpoint) -> httpx.URL:
     """Where completions are asked for; a query of the base URL is kept. Raises `Invalid`."""
     try:
-        base = httpx.URL(endpoint.base_url or DEFAULT_BASE_URL)
+        base = httpx.URL(DEFAULT_BASE_URL if endpoint.base_url is None else endpoint.base_url)
     except httpx.InvalidURL as error:
         raise _bad_url(str(error)) from None
-    if base.scheme not in ("http", "https") or not base.host:
+    if base.scheme not in ("http", "https") or not base.host or not 0 < (base.port or 1) < 65536:
         raise _bad_url("must be an absolute http or https URL")
     if base.userinfo or base.fragment:
         raise _bad_url("must hold neither credentials nor a fragment")

@@ -388,17 +388,15 @@ keys = st.sampled_from(
         "arguments",
         "id",
         "usage",
-    ]
-    + [
         "finish_reason",
         "error",
         "code",
-        "reasoning",
-        "reasoning_details",
         "text",
         "type",
         "refusal",
         "x_groq",
+        "reasoning",
+        "reasoning_details",
     ]
 )
 leaves = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +70,7 @@ words = st.sampled_from(
 @given(st.lists(words, max_size=14).map("".join), st.lists(st.integers(0, 80), max_size=6))
 def test_cuts_change_nothing_and_nothing_is_lost(source: str, cuts: list[int]) -> None:
     borders = sorted({min(cut, len(source)) for cut in cuts} | {0, len(source)})
-    pieces = [source[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    pieces = [source[a:b] for a, b in itertools.pairwise(borders)]
     found = split(*pieces)
     assert found == split(source)
     said = "".join("".join(texts) for texts in found.values())

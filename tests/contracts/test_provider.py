@@ -1,0 +1,264 @@
+"""What holds for every provider: the same script, replayed or sent by a model server, is the same answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+
+import app.adapters.providers
+from app.adapters.http_client import model_client
+from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta
+from app.core.discovery import discover
+from app.core.errors import Invalid
+from app.core.faults import FaultKind, ProviderError
+from app.ports.provider import Capabilities, ModelEndpoint, Opening, Provider
+from tests.support import chat_wire
+from tests.support.answers import Answer, ask, opening
+from tests.support.model_server import ModelServer
+from tests.support.polling import until
+
+pytestmark = pytest.mark.anyio
+
+Steps = Sequence[dict[str, Any]]
+LONG_MS = 3_600_000
+
+
+class Stage(Protocol):
+    """A provider with a model behind it that behaves as told."""
+
+    provider: Provider
+
+    def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
+        """Have the model behave so; gives the opening of an attempt, 1-based."""
+
+    def was_asked(self) -> bool:
+        """Whether the model knows that it is wanted."""
+
+    def is_free(self) -> bool:
+        """Whether nothing is held open towards the model, and the model is not busy."""
+
+
+class ScriptedStage:
+    """The script itself."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._before: set[asyncio.Task[Any]] = set()
+
+    def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
+        self._before = asyncio.all_tasks()
+        options = {"streams": [{"attempts": [list(steps) for steps in attempts]}]}
+        self.provider.check(opening("scripted", options=options).endpoint)
+        return lambda attempt: opening("scripted", options=options, attempt=attempt)
+
+    def was_asked(self) -> bool:
+        return True
+
+    def is_free(self) -> bool:
+        return asyncio.all_tasks() <= self._before
+
+
+class WireStage:
+    """A model server that sends the script over the provider's wire."""
+
+    def __init__(self, provider: Provider, server: ModelServer) -> None:
+        self.provider = provider
+        self._server = server
+
+    def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
+        self._server.scripts["m"] = [chat_wire.attempt(steps) for steps in attempts]
+        what = opening("openai", base_url=self._server.base_url)
+        self.provider.check(what.endpoint)
+        return lambda attempt: opening("openai", base_url=self._server.base_url, attempt=attempt)
+
+    def was_asked(self) -> bool:
+        return bool(self._server.requests)
+
+    def is_free(self) -> bool:
+        return len(self._server.requests) == self._server.answered + len(self._server.left_early)
+
+
+@asynccontextmanager
+async def stages(name: str) -> AsyncIterator[Stage]:
+    async with ModelServer() as server, model_client() as client:
+        provider: Provider = discover(app.adapters.providers, "PROVIDER")[name](client)
+        yield ScriptedStage(provider) if name == "scripted" else WireStage(provider, server)
+
+
+@pytest.fixture(params=sorted(discover(app.adapters.providers, "PROVIDER")))
+async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    async with stages(request.param) as stage:
+        yield stage
+
+
+async def answered(stage: Stage, *attempts: Steps, attempt: int = 1) -> Answer:
+    return await ask(stage.provider, stage.plays(*attempts)(attempt))
+
+
+async def test_it_has_a_name_and_says_which_wire_it_reads(stage: Stage) -> None:
+    assert stage.provider.name in discover(app.adapters.providers, "PROVIDER")
+    assert stage.provider.adapter_id == "openai"
+
+
+async def test_a_plain_answer(stage: Stage) -> None:
+    steps: Steps = [
+        {"text": "Hello"},
+        {"text": " wörld 🦦"},
+        {"usage": {"input_tokens": 3, "output_tokens": 4}},
+        {"end": "stop"},
+    ]
+    answer = await answered(stage, steps)
+    assert (answer.opened, answer.fault) == (True, None)
+    assert (answer.text, answer.finish, answer.ended) == ("Hello wörld 🦦", "stop", True)
+    assert answer.usage == (3, 4)
+
+
+async def test_pieces_stay_pieces_and_the_end_mark_is_last(stage: Stage) -> None:
+    answer = await answered(stage, [{"text": "a"}, {"text": "b"}, {"end": "length"}])
+    said: list[Chunk] = [chunk for chunk in answer.chunks if not isinstance(chunk, KeepAlive)]
+    assert said == [TextDelta("a"), TextDelta("b"), FinishReason("length", "length"), EndMark()]
+
+
+async def test_reasoning_and_refusal_are_no_text(stage: Stage) -> None:
+    answer = await answered(
+        stage, [{"reasoning": "hm"}, {"refusal": "I"}, {"refusal": " won't"}, {"end": "stop"}]
+    )
+    assert (answer.text, answer.reasoning, answer.refusal) == ("", "hm", "I won't")
+
+
+async def test_tool_calls_come_in_fragments(stage: Stage) -> None:
+    steps: Steps = [
+        {"tool_call": {"index": 0, "id": "x", "name": "add", "arguments": '{"a": 1'}},
+        {"tool_call": {"index": 1, "id": "y", "name": "now", "arguments": ""}},
+        {"tool_call": {"index": 0, "arguments": ', "b": 2}'}},
+        {"end": "tool_calls"},
+    ]
+    answer = await answered(stage, steps)
+    assert answer.called == [("add", '{"a": 1, "b": 2}'), ("now", "")]
+    assert [call.id for call in answer.calls.values()] == ["x", "y"]
+    assert answer.finish == "tool_calls"
+
+
+async def test_an_end_without_a_reason(stage: Stage) -> None:
+    answer = await answered(stage, [{"text": "a"}, {"end": None}])
+    assert (answer.ended, answer.finish_raw) == (True, None)
+
+
+async def test_a_cut_answer_ends_without_end_mark_and_without_fault(stage: Stage) -> None:
+    answer = await answered(stage, [{"text": "half"}])
+    assert (answer.text, answer.ended, answer.finish_raw, answer.fault) == ("half", False, None, None)
+
+
+@pytest.mark.parametrize("before", [[], [{"open_wait_ms": 1}]], ids=["at once", "after a wait"])
+@pytest.mark.parametrize(
+    "error", [{"kind": "status", "status": 503}, {"kind": "network"}], ids=["status", "network"]
+)
+async def test_an_error_first_fails_the_opening(stage: Stage, before: Steps, error: dict[str, Any]) -> None:
+    answer = await answered(stage, [*before, {"error": error}])
+    assert not answer.opened
+    assert answer.fault is not None
+    assert (answer.fault.kind, answer.fault.status) == (error["kind"], error.get("status"))
+    await until(stage.is_free)
+
+
+@pytest.mark.parametrize("kind", ["network", "malformed", "in_stream"])
+async def test_an_error_later_comes_after_what_was_said(stage: Stage, kind: str) -> None:
+    answer = await answered(stage, [{"text": "a"}, {"wait_ms": 20}, {"error": {"kind": kind, "status": 500}}])
+    assert (answer.opened, answer.text, answer.ended) == (True, "a", False)
+    assert answer.fault is not None
+    assert answer.fault.kind == FaultKind(kind)
+    await until(stage.is_free)
+
+
+async def test_every_attempt_behaves_as_its_turn_says(stage: Stage) -> None:
+    open_attempt = stage.plays(
+        [{"error": {"kind": "status", "status": 503}}], [{"text": "a"}, {"end": "stop"}]
+    )
+    assert [(await ask(stage.provider, open_attempt(n))).text for n in (1, 2, 3)] == ["", "a", "a"]
+
+
+async def test_leaving_in_the_middle_frees_the_model(stage: Stage) -> None:
+    what = stage.plays([{"text": "a"}, {"wait_ms": LONG_MS}, {"text": "b"}])(1)
+    async with stage.provider.open(what) as batches:
+        async for batch in batches:
+            if TextDelta("a") in batch:
+                break
+    await until(stage.is_free)
+
+
+async def test_an_exception_in_the_middle_frees_the_model_and_passes(stage: Stage) -> None:
+    what = stage.plays([{"text": "a"}, {"wait_ms": LONG_MS}])(1)
+
+    async def stumble() -> None:
+        async with stage.provider.open(what) as batches:
+            async for _ in batches:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await stumble()
+    await until(stage.is_free)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [[{"open_wait_ms": LONG_MS}], [{"wait_ms": LONG_MS}], [{"text": "a"}, {"wait_ms": LONG_MS}]],
+    ids=["opening", "first chunk", "next chunk"],
+)
+async def test_a_cancelled_wait_frees_the_model(stage: Stage, steps: Steps) -> None:
+    what = stage.plays(steps)(1)
+    heard = Answer()
+
+    async def listen() -> None:
+        async with stage.provider.open(what) as batches:
+            heard.opened = True
+            async for batch in batches:
+                heard.take(batch)
+
+    listening = asyncio.create_task(listen())
+    opens, speaks = "open_wait_ms" not in steps[0], "text" in steps[0]
+    await until(lambda: stage.was_asked() and heard.opened == opens and bool(heard.text) == speaks)
+    listening.cancel()
+    await asyncio.wait([listening])
+    assert listening.cancelled()
+    await until(stage.is_free)
+
+
+async def test_many_at_once_do_not_mix(stage: Stage) -> None:
+    attempts: list[Steps] = [
+        [{"text": f"{n}"}, {"wait_ms": 5}, {"text": f"-{n}"}, {"end": "stop"}] for n in range(20)
+    ]
+    open_attempt = stage.plays(*attempts)
+    answers = await asyncio.gather(*(ask(stage.provider, open_attempt(n + 1)) for n in range(20)))
+    assert sorted(answer.text for answer in answers) == sorted(f"{n}-{n}" for n in range(20))
+
+
+async def test_unknown_options_are_refused_by_pointer(stage: Stage) -> None:
+    endpoint = stage.plays([{"end": "stop"}])(1).endpoint
+    odd = ModelEndpoint(
+        "m", endpoint.provider, "m", endpoint.base_url, options={**endpoint.options, "odd/one": 1}
+    )
+    with pytest.raises(Invalid) as caught:
+        stage.provider.check(odd)
+    assert [(error.pointer, error.code) for error in caught.value.errors] == [
+        ("/options/odd~1one", "unknown_field")
+    ]
+
+
+async def test_capabilities_are_native_unless_the_options_say_otherwise(stage: Stage) -> None:
+    endpoint = stage.plays([{"end": "stop"}])(1).endpoint
+    assert stage.provider.capabilities(endpoint) == Capabilities(tools=True, response_schema=True)
+    options = {**endpoint.options, "native_tools": False, "native_schema": False}
+    modest = ModelEndpoint("m", endpoint.provider, "m", endpoint.base_url, options=options)
+    stage.provider.check(modest)
+    assert stage.provider.capabilities(modest) == Capabilities(tools=False, response_schema=False)
+
+
+async def test_nothing_but_provider_errors_comes_out(stage: Stage) -> None:
+    what = stage.plays([{"error": {"kind": "network"}}])(1)
+    with pytest.raises(ProviderError):
+        async with stage.provider.open(what):
+            pytest.fail("it was opened")
