@@ -34,7 +34,6 @@ def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
         version=services.edge.version,
         redirect_slashes=False,
         separate_input_output_schemas=False,
-        generate_unique_id_function=lambda route: route.name,
         middleware=_middleware(services, services.edge),
         redoc_url=None,
         lifespan=lifespan,

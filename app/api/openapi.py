@@ -36,6 +36,7 @@ SCHEME = "key"
 TAGS = [
     {"name": "branches", "description": "Conversations and their messages."},
     {"name": "runs", "description": "Operate, act, and what became of them."},
+    {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
     {"name": "models", "description": "Models that runs can call."},
     {"name": "tools", "description": "Tools that models can call."},
     {"name": "projects", "description": "Tenants and their API keys."},
@@ -91,7 +92,12 @@ def _calls(route: APIRoute) -> Iterator[Any]:
 
 def _complete(operation: dict[str, Any], route: APIRoute) -> None:
     calls = list(_calls(route))
+    operation["operationId"] = route.name
     operation["summary"] = (route.description or "").partition("\n")[0].rstrip(".")
+    # The framework's own words for bad parameters never go out: those in a path are a 404.
+    operation["responses"].get("422", {}).get("content", {}).pop("application/json", None)
+    if not operation["responses"].get("422", {}).get("content", True):
+        del operation["responses"]["422"]
     errors: list[type[AppError]] = [AppError]
     for call in calls:
         if isinstance(call, JsonBody):
@@ -113,9 +119,6 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
         errors.append(Invalid)
     if route.dependant.path_params:
         errors.append(NotFound)
-    # The framework's own words for bad parameters, which never go out.
-    shown = operation["responses"].get("422", {}).get("content", {})
-    shown.pop("application/json", None)
     for error in errors:
         add_problem(operation["responses"].setdefault(str(STATUS[error.category]), {}), error)
     operation["responses"] = dict(sorted(operation["responses"].items()))

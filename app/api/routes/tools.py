@@ -32,19 +32,19 @@ async def get_tool(name: str, who: Reader, services: Serving) -> Response:
     return reply(tool_view(spec))
 
 
-@router.post("", responses=problems(UnsupportedOption))
+@router.post("", status_code=422, responses=problems(UnsupportedOption))
 async def create_tool(who: Admin) -> Response:
     """Say that tools are not made over HTTP yet."""
     _refuse()
 
 
-@router.put("/{name}", responses=problems(UnsupportedOption))
+@router.put("/{name}", status_code=422, responses=problems(UnsupportedOption))
 async def put_tool(name: str, who: Admin) -> Response:
     """Say that tools are not made over HTTP yet."""
     _refuse()
 
 
-@router.delete("/{name}", responses=problems(UnsupportedOption))
+@router.delete("/{name}", status_code=422, responses=problems(UnsupportedOption))
 async def delete_tool(name: str, who: Admin) -> Response:
     """Say that tools are not removed over HTTP yet."""
     _refuse()
