@@ -22,12 +22,12 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @dataclass
 class Holder:
-    """Another process that uses the database."""
+    """Another process that uses an embedded part."""
 
     process: subprocess.Popen[str]
 
     def report(self) -> dict[str, str]:
-        """What it found; waits until its database is ready."""
+        """What it found; waits until its part is ready."""
         assert self.process.stdout is not None
         report: dict[str, str] = json.loads(self.process.stdout.readline())
         return report
@@ -62,13 +62,13 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def hold() -> Iterator[Callable[[Path], Holder]]:
-    """Start processes that use the database of a root."""
+def run_module() -> Iterator[Callable[..., Holder]]:
+    """Start modules of this folder as processes."""
     started: list[Holder] = []
 
-    def start(root: Path) -> Holder:
+    def start(name: str, *arguments: str) -> Holder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.adapters.embedded.holder", str(root)],
+            [sys.executable, "-m", f"tests.adapters.embedded.{name}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -83,3 +83,9 @@ def hold() -> Iterator[Callable[[Path], Holder]]:
         if holder.process.poll() is None:
             holder.kill()
         holder.close()
+
+
+@pytest.fixture
+def hold(run_module: Callable[..., Holder]) -> Callable[[Path], Holder]:
+    """Start processes that use the database of a root."""
+    return lambda root: run_module("holder", str(root))
