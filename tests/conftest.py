@@ -15,7 +15,7 @@ SHARED = ROOT.parent / "shared"
 DATA = Path(__file__).resolve().parent / "data"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """Asynchronous tests run on asyncio, as the service does."""
+    """Asynchronous tests run on asyncio, as the service does; of the session, for fixtures of any scope."""
     return "asyncio"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -20,9 +21,16 @@ async def _build(url: str) -> None:
         await engine.dispose()
 
 
+@asynccontextmanager
+async def migrated(postgres: PostgresServer) -> AsyncIterator[str]:
+    """The URL of an empty database of this version, for the time of the block."""
+    template = await postgres.ensure_template(f"branchline_{head()}", _build)
+    async with postgres.database(template) as url:
+        yield url
+
+
 @pytest.fixture
 async def database_url(postgres: PostgresServer) -> AsyncIterator[str]:
     """The URL of an empty database of this version, the test's own."""
-    template = await postgres.ensure_template(f"branchline_{head()}", _build)
-    async with postgres.database(template) as url:
+    async with migrated(postgres) as url:
         yield url
