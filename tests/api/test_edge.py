@@ -102,8 +102,10 @@ async def chunks(count: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("length", [None, "10", "1000000", "nonsense"])
-async def test_a_body_is_counted_whatever_its_length_says(database_url: str, length: str | None) -> None:
-    async with serving(database_url, edge=Edge(body_bytes=2048)) as api:
+async def test_a_body_is_counted_whatever_its_length_says(
+    empty_database_url: str, length: str | None
+) -> None:
+    async with serving(empty_database_url, edge=Edge(body_bytes=2048)) as api:
         headers = JSON if length is None else {**JSON, "Content-Length": length}
         answer = await api.client.post(URL, content=chunks(3), headers=headers)
         assert assert_problem(answer, 413, "body_too_large")["limit"] == 2048
@@ -203,17 +205,17 @@ DEVELOPMENT = Edge(development=True)
     ],
 )
 async def test_development_mode_answers_this_machine_alone(
-    database_url: str, headers: dict[str, str], status: int
+    empty_database_url: str, headers: dict[str, str], status: int
 ) -> None:
-    async with serving(database_url, edge=DEVELOPMENT) as api:
+    async with serving(empty_database_url, edge=DEVELOPMENT) as api:
         answer = await api.client.get(URL, headers=headers)
         if status == 403:
             assert_problem(answer, 403, "forbidden")
         assert answer.status_code == status
 
 
-async def test_development_mode_needs_no_key_but_checks_one(database_url: str) -> None:
-    async with serving(database_url, edge=DEVELOPMENT) as api:
+async def test_development_mode_needs_no_key_but_checks_one(empty_database_url: str) -> None:
+    async with serving(empty_database_url, edge=DEVELOPMENT) as api:
         assert (await api.client.post(URL, json={})).status_code == 201
         answer = await api.client.get(URL, headers={"Authorization": "Bearer bl_unknown"})
         assert_problem(answer, 401, "unauthenticated")
@@ -227,9 +229,9 @@ async def test_a_production_server_has_any_name(api: Api) -> None:
 
 
 @pytest.mark.parametrize("development", [False, True])
-async def test_listed_origins_may_call(database_url: str, development: bool) -> None:
+async def test_listed_origins_may_call(empty_database_url: str, development: bool) -> None:
     edge = Edge(development=development, cors_origins=("https://app.example",))
-    async with serving(database_url, edge=edge) as api:
+    async with serving(empty_database_url, edge=edge) as api:
         preflight = {
             "Origin": "https://app.example",
             "Access-Control-Request-Method": "POST",
@@ -246,7 +248,7 @@ async def test_listed_origins_may_call(database_url: str, development: bool) -> 
         assert answer.status_code == (403 if development else 200)
 
 
-async def test_health_and_readiness(database_url: str) -> None:
+async def test_health_and_readiness(empty_database_url: str) -> None:
     faults: dict[str, str | None] = {"database": None, "recorder": None}
 
     async def database() -> str | None:
@@ -259,7 +261,7 @@ async def test_health_and_readiness(database_url: str) -> None:
 
     checks = {"database": database, "recorder": recorder}
     async with (
-        serving(database_url, readiness=checks) as api,
+        serving(empty_database_url, readiness=checks) as api,
         httpx.AsyncClient(transport=httpx.ASGITransport(api.app), base_url=BASE) as anyone,
     ):
         assert (await anyone.get("/healthz")).json() == {"status": "ok"}

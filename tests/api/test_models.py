@@ -98,9 +98,9 @@ async def test_bad_names_in_the_address_are_refused(api: Api, name: str) -> None
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/name")
 
 
-async def test_listed_private_hosts_may_be_reached(database_url: str) -> None:
+async def test_listed_private_hosts_may_be_reached(empty_database_url: str) -> None:
     rule = AddressRule(allowed=("ollama", "10.1.0.0/16"))
-    async with serving(database_url, addresses=rule) as api:
+    async with serving(empty_database_url, addresses=rule) as api:
         for url, status in [
             ("http://ollama:11434", 200),
             ("http://10.1.2.3/v1", 200),
@@ -110,7 +110,7 @@ async def test_listed_private_hosts_may_be_reached(database_url: str) -> None:
             await api.client.put("/v1/models/m", json=BODY)
             answer = await api.client.put("/v1/models/m", json={**BODY, "base_url": url})
             assert answer.status_code == status, url
-    async with serving(database_url, addresses=AddressRule(private=True)) as api:
+    async with serving(empty_database_url, addresses=AddressRule(private=True)) as api:
         answer = await api.client.put("/v1/models/m", json={**BODY, "base_url": "http://localhost:1"})
         assert answer.status_code == 200
 
@@ -164,8 +164,8 @@ async def test_a_change_elsewhere_is_noticed_within_two_seconds(api: Api) -> Non
     assert (await models.resolve(api.home, "m")).endpoint.model == "elsewhere"
 
 
-async def test_a_model_whose_variable_is_not_set_cannot_be_called(database_url: str) -> None:
-    async with serving(database_url, exposed={"MODEL_KEY": None}) as api:
+async def test_a_model_whose_variable_is_not_set_cannot_be_called(empty_database_url: str) -> None:
+    async with serving(empty_database_url, exposed={"MODEL_KEY": None}) as api:
         assert (await api.client.put("/v1/models/m", json=BODY)).status_code == 201
         with pytest.raises(Unavailable, match="MODEL_KEY"):
             await api.services.models.resolve(api.home, "m")

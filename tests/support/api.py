@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import httpx
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from app.adapters.ambient import Uuid7Ids
+from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
+from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
@@ -31,6 +34,7 @@ from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
 from tests.support.ambient import FakeClock
+from tests.support.postgres import PostgresServer
 
 BASE = "http://localhost:8000"
 BOOTSTRAP_KEY = "bootstrap-key-of-the-tests"
@@ -166,8 +170,45 @@ async def serving(
     await engine.dispose()
 
 
+_EMPTY = (
+    "DELETE FROM projects",
+    "DELETE FROM events",
+    "DELETE FROM token_blocks",
+    "DELETE FROM audit_log",
+)
+"""Everything else goes with its project."""
+
+
+@pytest.fixture(scope="session")
+def shared_database_url(postgres: PostgresServer) -> Iterator[str]:
+    """One migrated database for all tests over HTTP: making one each costs more than the tests."""
+
+    async def make() -> str:
+        made = await postgres.create()
+        engine = make_engine(postgres.url_of(made))
+        await migrate(engine, now_ms=SystemClock().wall_ms())
+        await engine.dispose()
+        return made
+
+    name = asyncio.run(make())
+    yield postgres.url_of(name)
+    asyncio.run(postgres.drop(name))
+
+
 @pytest.fixture
-async def api(database_url: str) -> AsyncIterator[Api]:
-    """A server in production mode, with a database of its own."""
-    async with serving(database_url) as made:
+async def empty_database_url(shared_database_url: str) -> AsyncIterator[str]:
+    """The shared database, emptied afterwards."""
+    yield shared_database_url
+    connection = await asyncpg.connect(shared_database_url)
+    try:
+        for statement in _EMPTY:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+async def api(empty_database_url: str) -> AsyncIterator[Api]:
+    """A server in production mode over an empty database."""
+    async with serving(empty_database_url) as made:
         yield made
