@@ -1,7 +1,7 @@
 """Compile and apply JSON Schemas (2020-12) that clients wrote, without trusting them.
 
-Nothing is fetched, patterns run in linear time, and a schema that is too large, too deep, or that would visit
-one value too many times is refused before it is built.
+Nothing is fetched, patterns run in linear time, and a schema that is too large, too deep, or that would come
+to one value too many times is refused before it is built.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 from app.core.errors import FieldError, Invalid
+from app.core.json_schema_paths import SchemaPaths, Unfollowable, size_of
 from app.core.json_text import NotJson, canonical, pointer
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 64
 MAX_NODES = 5_000
 MAX_ENUM = 1_000
-MAX_VISITS = 10_000
-"""How often the subschemas of a schema may be applied to one and the same value."""
+MAX_PATHS = 100_000
+"""By how many ways the parts of a schema may lead to one and the same value."""
+MAX_TOLD = 50_000
+"""Paths times values up to which faults are looked for one by one: each path that fails costs 0.1 ms."""
 MAX_ERRORS = 20
 MAX_MESSAGE = 300
 """Code points of one error message; the validator quotes whole values."""
 CACHED_SCHEMAS = 256
-
-_IN_PLACE_ONE = ("not", "if", "then", "else")
-_IN_PLACE_MANY = ("allOf", "anyOf", "oneOf")
 
 
 class InvalidSchema(Invalid):
@@ -64,12 +64,22 @@ class JsonSchema:
         """The first `limit` faults of the value; empty when it is valid."""
         if self._validator.is_valid(value):
             return []
+        if not self._can_tell(value):
+            return [SchemaError("", "does not fit, and the schema has too many alternatives to tell where")]
         found: list[SchemaError] = []
         for error in self._validator.iter_errors(value):
             if len(found) == limit:
                 break
             found.append(SchemaError(pointer(*error.instance_path), _shortened(error.message)))
         return found
+
+    def _can_tell(self, value: Any) -> bool:
+        """Whether the faults can be listed: those of every alternative are, at every level."""
+        depth, count = size_of(value)
+        try:
+            return SchemaPaths(self.schema, MAX_TOLD).through(depth) * count <= MAX_TOLD
+        except RecursionError:
+            return False
 
 
 _cache: OrderedDict[bytes, JsonSchema] = OrderedDict()
@@ -82,7 +92,7 @@ def compile_schema(schema: Any, *, at: str = "") -> JsonSchema:
     if (known := _cache.get(key)) is not None:
         _cache.move_to_end(key)
         return known
-    _check_visits(schema, at)
+    _check_paths(schema, at)
     made = JsonSchema(schema, _build(dict(schema), at))
     _cache[key] = made
     if len(_cache) > CACHED_SCHEMAS:
@@ -142,13 +152,15 @@ def _check_size(schema: Any, at: str) -> None:
     raise _refusal(level[0][1], f"the schema is nested more than {MAX_DEPTH} levels deep")
 
 
-def _check_visits(schema: Mapping[str, Any], at: str) -> None:
+def _check_paths(schema: Mapping[str, Any], at: str) -> None:
     try:
-        visits = _Visits(schema).count()
+        paths = SchemaPaths(schema, MAX_PATHS).through()
+    except Unfollowable as error:
+        raise _refusal(at, _shortened(str(error))) from None
     except RecursionError:
         raise _refusal(at, "its references form too long a chain") from None
-    if visits > MAX_VISITS:
-        raise _refusal(at, f"its parts would be applied to one value more than {MAX_VISITS} times")
+    if paths > MAX_PATHS:
+        raise _refusal(at, f"its parts lead to one value by more than {MAX_PATHS} ways")
 
 
 def _members(node: Any) -> Iterator[tuple[str | int, Any]]:
@@ -157,70 +169,6 @@ def _members(node: Any) -> Iterator[tuple[str | int, Any]]:
 
 def _is_container(node: Any) -> bool:
     return isinstance(node, Mapping | list)
-
-
-class _Visits:
-    """Counts how often the parts of a schema are applied to one value.
-
-    Definitions that refer twice to the one before them double the work at every step: 40 of them are a few
-    kilobytes and run for ever.
-    """
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._counts: dict[int, int] = {}
-        self._most = 0
-
-    def count(self) -> int:
-        """The greatest count of any part."""
-        level: list[Any] = [self._root]
-        while level:
-            for node in level:
-                if isinstance(node, Mapping):
-                    self._most = max(self._most, self._of(node))
-            level = [child for node in level for _, child in _members(node) if _is_container(child)]
-        return self._most
-
-    def _of(self, schema: Any) -> int:
-        if not isinstance(schema, Mapping):
-            return 1
-        known = self._counts.get(id(schema))
-        if known is not None:
-            return known
-        self._counts[id(schema)] = 1  # A circle of references adds nothing: the validator cuts it too.
-        total = 1 + sum(min(self._of(part), MAX_VISITS + 1) for part in self._parts(schema))
-        self._counts[id(schema)] = total
-        return total
-
-    def _parts(self, schema: Mapping[str, Any]) -> Iterator[Any]:
-        for word in _IN_PLACE_MANY:
-            parts = schema.get(word)
-            if isinstance(parts, list):
-                yield from parts
-        for word in _IN_PLACE_ONE:
-            if word in schema:
-                yield schema[word]
-        dependent = schema.get("dependentSchemas")
-        if isinstance(dependent, Mapping):
-            yield from dependent.values()
-        for word in ("$ref", "$dynamicRef"):
-            target = schema.get(word)
-            if isinstance(target, str):
-                yield self._target(target)
-
-    def _target(self, reference: str) -> Any:
-        if not reference.startswith("#/"):
-            return self._root if reference == "#" else None
-        node: Any = self._root
-        for step in reference[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, Mapping):
-                node = node.get(name)
-            elif isinstance(node, list) and name.isdigit() and int(name) < len(node):
-                node = node[int(name)]
-            else:
-                return None
-        return node
 
 
 def _shortened(message: str) -> str:

@@ -28,6 +28,22 @@ def doubling(levels: int) -> dict[str, Any]:
     return {"$defs": defs, "$ref": f"#/$defs/l~1{levels}"}
 
 
+def doubling_inside(levels: int, word: str = "allOf") -> dict[str, Any]:
+    """Each definition looks into the same member twice."""
+    defs: dict[str, Any] = {f"l{levels}": {"type": "string"}}
+    for level in range(levels):
+        branch = {"properties": {"a": {"$ref": f"#/$defs/l{level + 1}"}}}
+        defs[f"l{level}"] = {word: [branch, branch]}
+    return {"$defs": defs, "$ref": "#/$defs/l0"}
+
+
+def doubling_by_anchors(levels: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {"l0": {"$anchor": "l0", "type": "string"}}
+    for level in range(1, levels + 1):
+        defs[f"l{level}"] = {"$anchor": f"l{level}", "allOf": [{"$ref": f"#l{level - 1}"}] * 2}
+    return {"$defs": defs, "$ref": f"#l{levels}"}
+
+
 def chain(length: int) -> dict[str, Any]:
     defs: dict[str, Any] = {"l0": {"type": "string"}}
     for link in range(1, length):
@@ -53,7 +69,11 @@ def deep(levels: int) -> dict[str, Any]:
         ({"properties": {"a/b": {"type": 3}}}, "/properties/a~1b/type", "3"),
         ({"$ref": "http://127.0.0.1:9/schema"}, "", "never fetched"),
         ({"$ref": "file:///etc/passwd"}, "", "never fetched"),
-        ({"items": {"$ref": "other.json"}}, "", ""),
+        ({"items": {"$ref": "other.json"}}, "", "never fetched"),
+        ({"items": {"$id": "inner", "$ref": "#"}}, "", "$id"),
+        ({"$ref": "#nowhere"}, "", "nowhere"),
+        ({"$ref": "#x", "$defs": {"a": {"$anchor": "x"}, "b": {"const": {"$anchor": "x"}}}}, "", "#x"),
+        ({"$ref": "#/enum/0", "enum": [1]}, "", "leads to no schema"),
         ({"$ref": "#/$defs/missing"}, "", "missing"),
         ({"pattern": "(?=a)b"}, "/pattern", "regex"),
         ({"pattern": "(a{1000}){1000}"}, "/pattern", "regex"),
@@ -63,6 +83,9 @@ def deep(levels: int) -> dict[str, Any]:
         (deep(MAX_DEPTH), "/items" * MAX_DEPTH, "levels deep"),
         (deep(3_000), "/items" * MAX_DEPTH, "levels deep"),
         (doubling(40), "", "one value"),
+        (doubling_by_anchors(40), "", "one value"),
+        (doubling_inside(40), "", "one value"),
+        (doubling_inside(40, "anyOf"), "", "one value"),
         (chain(2_000), "", "chain"),
         ({"const": {1, 2}}, "", "no JSON value"),
     ],
@@ -80,7 +103,18 @@ def test_a_schema_that_is_not_taken_is_refused_with_its_place(schema: Any, at: s
 
 @pytest.mark.parametrize(
     "schema",
-    [deep(MAX_DEPTH - 1), doubling(10), chain(200), {"enum": list(range(MAX_ENUM))}, {"$ref": "#"}, {}],
+    [
+        deep(MAX_DEPTH - 1),
+        doubling(10),
+        doubling_inside(10),
+        chain(200),
+        {"enum": list(range(MAX_ENUM))},
+        {"$id": "https://example.org/s", "$ref": "#/$defs/a%20b", "$defs": {"a b": {"$ref": "#"}}},
+        {"$ref": "#x", "$defs": {"a": {"$anchor": "x"}}},
+        {"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}},
+        {"$ref": "#"},
+        {},
+    ],
 )
 def test_schemas_within_the_bounds_are_taken(schema: dict[str, Any]) -> None:
     compile_schema(schema).check([])
@@ -118,6 +152,38 @@ def test_faults_are_counted_and_their_messages_cut() -> None:
     assert schema.check(["x"] * 5, limit=2) == [
         SchemaError(f"/{index}", '"x" is not of type "integer"') for index in range(2)
     ]
+
+
+def tree(depth: int, leaf: Any) -> Any:
+    value = leaf
+    for _ in range(depth):
+        value = {"kind": "e", "child": value}
+    return value
+
+
+def test_alternatives_that_refer_to_each_other_cannot_make_the_faults_endless() -> None:
+    kinds = [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, "child": {"$ref": "#"}},
+            "required": ["kind", "child"],
+        }
+        for kind in "abcde"
+    ]
+    schema = compile_schema({"anyOf": [*kinds, {"type": "integer"}]})
+    assert schema.accepts(tree(30, 1))
+    assert [fault.pointer for fault in schema.check(tree(2, "x"))] == [""]
+    (fault,) = schema.check(tree(30, "x"))
+    assert "too many alternatives" in fault.message
+
+
+def test_a_large_value_with_few_alternatives_is_told_where_it_fails() -> None:
+    entry = {"type": "object", "properties": {"n": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
+    schema = compile_schema({"type": "array", "items": entry})
+    value: list[Any] = [{"n": n} for n in range(5_000)]
+    assert schema.check(value) == []
+    value[4_000] = {"n": "x"}
+    assert [fault.pointer for fault in schema.check(value)] == ["/4000/n"]
 
 
 def test_a_pattern_runs_in_linear_time() -> None:

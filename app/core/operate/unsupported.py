@@ -55,7 +55,7 @@ def refuse_unsupported(body: Mapping[str, Any], accepted: Accepted, *, at: str =
     `body` holds what the client sent and nothing else (`model_dump(exclude_unset=True)`).
     """
     faults = [
-        FieldError(at + pointer(*path), _told(path, values), "unsupported_option")
+        FieldError(at + pointer(*path), _told(values), "unsupported_option")
         for path, values in accepted.items()
         if _asks(body, path, values)
     ]
@@ -69,18 +69,13 @@ def _asks(body: Any, path: tuple[str, ...], values: tuple[Any, ...]) -> bool:
         if not isinstance(body, Mapping) or step not in body:
             return False
         body = body[step]
-    return not any(_equal(body, value) for value in values)
+    return body not in values
 
 
-def _equal(one: Any, other: Any) -> bool:
-    # False is 0 to Python, but not to a client.
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _told(path: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    rest = [_as_json(value) for value in values if value is not None]
-    only = f"only {' or '.join(rest)} is" if rest else "it is not"
-    return f"{path[-1]!r} asks for what this version does not do; {only} accepted"
+def _told(values: tuple[Any, ...]) -> str:
+    rest = " or ".join(_as_json(value) for value in values if value is not None)
+    instead = f"only {rest} can be given" if rest else "leave it out"
+    return f"asks for what this version does not do; {instead}"
 
 
 def _as_json(value: Any) -> str:
