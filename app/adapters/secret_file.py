@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 NAME = "secret_key"
@@ -16,8 +17,7 @@ def secret_in(folder: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
         return path.read_text().strip()
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{NAME}.{os.getpid()}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor, draft = tempfile.mkstemp(dir=folder, prefix=f".{NAME}.")
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_urlsafe(32) + "\n")
         file.flush()
@@ -25,5 +25,5 @@ def secret_in(folder: Path) -> str:
     # A link, unlike a rename, never replaces what another process made in the meantime.
     with contextlib.suppress(FileExistsError):
         os.link(draft, path)
-    draft.unlink()
+    os.unlink(draft)
     return path.read_text().strip()

@@ -1,0 +1,26 @@
+"""The installation's secret."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from app.adapters.secret_file import secret_in
+
+
+def test_a_secret_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    secret = secret_in(folder)
+    assert len(secret) == 43
+    assert secret_in(folder) == secret
+    (file,) = folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert secret_in(tmp_path / "other") != secret
+
+
+def test_all_who_ask_at_once_get_the_same(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: secret_in(tmp_path), range(32)))
+    assert len(set(found)) == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["secret_key"]

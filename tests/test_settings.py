@@ -1,0 +1,153 @@
+"""Settings from the environment and from a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.settings import BadSettings, Settings, check_exposure, in_development, load_settings
+
+Write = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable and no file of the one who runs the tests plays a part."""
+    for name in list(os.environ):
+        if name.startswith("BRANCHLINE_") or name == "DATABASE_URL":
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Write:
+    def write(text: str) -> None:
+        (tmp_path / "branchline.toml").write_text(text)
+
+    return write
+
+
+def test_the_defaults_serve_this_machine_alone() -> None:
+    settings = load_settings()
+    assert (settings.host, settings.port, settings.role) == ("127.0.0.1", 8000, "all")
+    assert settings.lease_ms == 15_000
+    assert settings.heartbeat_s == 15
+    check_exposure(settings, has_keys=False)
+
+
+def test_the_environment_wins_over_the_file(toml: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    toml('port = 9000\nlog_level = "debug"\ndatabase_url = "postgresql://file/db"\n')
+    monkeypatch.setenv("BRANCHLINE_PORT", "9001")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://environment/db")
+    settings = load_settings()
+    assert (settings.port, settings.log_level) == (9001, "debug")
+    assert settings.database_url is not None
+    assert settings.database_url.get_secret_value() == "postgresql://environment/db"
+
+
+def test_lists_are_separated_by_commas_in_the_environment_and_are_lists_in_the_file(
+    toml: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml('allowed_hosts = ["ollama", "10.0.0.0/8"]\n')
+    monkeypatch.setenv("BRANCHLINE_EXPOSED_ENV", "A_KEY, B_KEY,")
+    settings = load_settings()
+    assert settings.exposed_env == ("A_KEY", "B_KEY")
+    assert settings.allowed_hosts == ("ollama", "10.0.0.0/8")
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHLINE_PORT", "")
+    assert load_settings().port == 8000
+
+
+def test_models_come_from_the_file_and_from_the_environment(
+    toml: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml(
+        "[models.small]\n"
+        'provider = "openai"\nmodel = "tiny"\nbase_url = "http://127.0.0.1:1"\napi_key_env = "THE_KEY"\n'
+        "[models.small.lifecycle.timeout]\ntotal_ms = 60000\n"
+    )
+    monkeypatch.setenv("BRANCHLINE_MODELS", '{"other": {"provider": "scripted", "model": "x"}}')
+    models = load_settings().models
+    assert set(models) == {"small", "other"}
+    endpoint = models["small"].endpoint("small", {"THE_KEY": "secret"})
+    assert (endpoint.model, endpoint.api_key) == ("tiny", "secret")
+    assert models["small"].lifecycle is not None
+    assert models["small"].lifecycle.level() == {"timeout": {"total_ms": 60_000}}
+    with pytest.raises(BadSettings, match=r"models\.small\.api_key_env: the variable 'THE_KEY' is not set"):
+        models["small"].endpoint("small", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "names"),
+    [
+        ("prot = 1\n", {}, ["prot: unknown setting"]),
+        ("", {"BRANCHLINE_PROT": "1"}, ["BRANCHLINE_PROT", "BRANCHLINE_PORT"]),
+        ("", {"BRANCHLINE_DATABASE_URL": "x"}, ["BRANCHLINE_DATABASE_URL"]),
+        ("", {"BRANCHLINE_PORT": "many"}, ["port: "]),
+        ("", {"BRANCHLINE_PORT": "70000", "BRANCHLINE_ROLE": "king"}, ["port: ", "role: "]),
+        ('[models.m]\nprovider = "openai"\n', {}, ["models.m.model: "]),
+        ('[models.m]\nprovider = "openai"\nmodel = "x"\nurl = "y"\n', {}, ["models.m.url: unknown setting"]),
+        ("", {"BRANCHLINE_MODELS": "{"}, ["models"]),
+        ("port = ", {}, [""]),
+        ("", {"BRANCHLINE_CONFIG": "nowhere.toml"}, ["BRANCHLINE_CONFIG", "nowhere.toml"]),
+        ("", {"BRANCHLINE_SECRET_KEY": "short"}, ["secret_key: "]),
+    ],
+)
+def test_what_is_unknown_or_wrong_is_named(
+    toml: Write, monkeypatch: pytest.MonkeyPatch, text: str, variables: dict[str, str], names: list[str]
+) -> None:
+    toml(text)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    for name in names:
+        assert name in str(caught.value)
+    assert "short" not in str(caught.value).replace("shorter", "")
+
+
+def test_variables_of_the_tests_are_none_of_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHLINE_TEST_ANYTHING", "1")
+    load_settings()
+
+
+def test_secrets_do_not_show_when_settings_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHLINE_SECRET_KEY", "a very secret pepper")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@h/d")
+    settings = load_settings()
+    assert settings.secret_key is not None
+    assert "pepper" not in repr(settings)
+    assert "hidden" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("host", "keys", "extra", "refused", "development"),
+    [
+        ("127.0.0.1", False, {}, None, True),
+        ("localhost", False, {}, None, True),
+        ("::1", False, {}, None, True),
+        ("127.0.0.1", True, {}, None, False),
+        ("127.0.0.1", False, {"bootstrap_key": "x" * 16}, None, False),
+        ("0.0.0.0", False, {}, "0.0.0.0", False),
+        ("::", False, {}, "::", False),
+        ("192.168.1.5", False, {"secret_key": "x" * 16}, "192.168.1.5", False),
+        ("0.0.0.0", True, {}, "BRANCHLINE_SECRET_KEY", False),
+        ("0.0.0.0", True, {"secret_key": "x" * 16}, None, False),
+        ("0.0.0.0", False, {"secret_key": "x" * 16, "bootstrap_key": "y" * 16}, None, False),
+    ],
+)
+def test_others_are_served_only_with_keys(
+    host: str, keys: bool, extra: dict[str, str], refused: str | None, development: bool
+) -> None:
+    settings = Settings(host=host, **extra)  # type: ignore[arg-type]
+    assert in_development(settings, has_keys=keys) == development
+    if refused is None:
+        check_exposure(settings, has_keys=keys)
+    else:
+        with pytest.raises(BadSettings, match=refused):
+            check_exposure(settings, has_keys=keys)
