@@ -47,12 +47,17 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str
+    """The wire format that its server speaks."""
     model: str
     """The name on the wire."""
     base_url: str | None = None
+    """Where it is served; the provider's own address by default. Private addresses are fine here."""
     api_key_env: str | None = None
+    """The variable that holds its key."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """The provider's own."""
     lifecycle: LifecycleBody | None = None
+    """Lifecycle options for runs on this model."""
 
     def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
         """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""
@@ -72,12 +77,15 @@ class Settings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
+    """Address to listen on. Any but a loopback one needs an API key and a secret key."""
     port: int = Field(8000, ge=0, le=65_535)
-    """0 takes any free one."""
+    """Port to listen on; 0 takes any free one."""
     database_url: SecretStr | None = Field(None, validation_alias="DATABASE_URL")
-    """None starts an embedded Postgres in the data directory."""
+    """`postgresql://…`; without one an embedded Postgres starts in the data directory."""
     data_dir: Path = Path(".branchline")
+    """Folder of the embedded database and of the secret key; it may hold other files."""
     role: Literal["all", "api", "worker"] = "all"
+    """Not looked at yet: every process serves and executes."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
 
@@ -93,22 +101,27 @@ class Settings(BaseSettings):
     """Origins of web pages that may call the API, or `*`."""
 
     body_bytes: int = Field(4 * 1024 * 1024, ge=1_024)
+    """Largest request body."""
     json_depth: int = Field(64, ge=8, le=200)
+    """Levels of arrays and objects in a body."""
     heartbeat_s: float = Field(15, gt=0)
     """Silence on an event stream after which a comment is sent."""
     wait_default_s: float = Field(30, gt=0)
+    """How long a request waits for the end of its run when it does not say so."""
     wait_max_s: float = Field(55, gt=0)
-    """How long a request may wait for the end of its run: unless it says so, and at most."""
+    """How long it may wait at most."""
 
     tool_modules: Words = ()
-    """Python modules that declare tools."""
+    """Python modules that declare tools in a list `TOOLS`."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
-    """In the environment: JSON."""
+    """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
-    """What projects inherit."""
+    """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 
     log_format: Literal["json", "text"] = "json"
+    """How log lines are written, to standard error."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least urgent lines that are written."""
 
     @classmethod
     def settings_customise_sources(

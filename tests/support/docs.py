@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
+import annotated_types
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import app.wiring  # noqa: F401  a refusal is listed once its module is imported
+from app.api.errors import as_markdown as errors_as_markdown
 from app.core.events import event_types
 from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import State, as_markdown, as_mermaid
+from app.settings import PREFIX, ModelSettings, Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -185,7 +192,70 @@ def _type(annotation: str, optional: bool) -> str:
     return _TYPES[plain] + (", optional" if optional else " or null" if nullable else "")
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"lifecycle.md": lifecycle, "events.md": events}
+def settings() -> str:
+    """docs/settings.md"""
+    return f"""{NOTICE}
+# Settings
+
+Read once at start, from the environment and from the file `branchline.toml` in the working directory (or
+the one that `BRANCHLINE_CONFIG` names). The environment wins. In the file a setting has its name, in the
+environment `{PREFIX}` and the name in capitals; only the database's address is `DATABASE_URL` there and
+`database_url` in the file. A setting that does not exist is refused, and so is a value that makes no sense.
+In the environment lists are separated by commas, and objects are JSON. On the command line `--host`,
+`--port` and `--data-dir` go before both. `branchline doctor` prints what is in effect.
+
+{table(["Setting", "Default", "Meaning"], _settings(Settings))}
+
+A model under `models`:
+
+{table(["Member", "Default", "Meaning"], _settings(ModelSettings))}
+"""
+
+
+def _settings(cls: type[Settings] | type[ModelSettings]) -> Iterable[list[str]]:
+    said = said_of(cls)
+    for name, field in cls.model_fields.items():
+        alias = field.validation_alias
+        shown = f"`{alias if isinstance(alias, str) else name}`"
+        yield [shown, _default(field.get_default(call_default_factory=True)), _meaning(field, said[name])]
+
+
+def _default(value: Any) -> str:
+    match value:
+        case None | () | {}:
+            return "–"
+        case _ if value is PydanticUndefined:
+            return "has to be given"
+        case _:
+            return f"`{value}`"
+
+
+def _meaning(field: FieldInfo, said: str) -> str:
+    notes = [said]
+    if get_origin(field.annotation) is Literal:
+        notes.append("One of " + ", ".join(f"`{choice}`" for choice in get_args(field.annotation)) + ".")
+    for bound in field.metadata:
+        match bound:
+            case annotated_types.Ge(ge=least):
+                notes.append(f"At least {least}.")
+            case annotated_types.Le(le=most):
+                notes.append(f"At most {most}.")
+            case annotated_types.MinLen(min_length=least):
+                notes.append(f"At least {least} characters.")
+    return " ".join(notes)
+
+
+def errors() -> str:
+    """docs/errors.md"""
+    return f"{NOTICE}\n{errors_as_markdown()}"
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "errors.md": errors,
+    "events.md": events,
+    "lifecycle.md": lifecycle,
+    "settings.md": settings,
+}
 """Files in docs/ and what belongs in them."""
 
 

@@ -1,0 +1,1 @@
+"""Small things to try Branchline with: tools, and round trips by two clients."""
