@@ -15,14 +15,18 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, Invalid
 from app.core.json_schema import JsonSchema, SchemaError, compile_schema
-from app.core.json_text import canonical, pointer
+from app.core.json_text import pointer
+from app.core.operate.own_fields import (
+    ACTION_RESPONSES,
+    ACTIONS,
+    ACTIONS_ACCEPTED,
+    OWN_ACCEPTED,
+    REASON,
+    REASON_ACCEPTED,
+    REASON_ASKED,
+    actions_asked,
+)
 from app.core.prompt import ToolSchema
-
-REASON: Final = ("reason",)
-ACTIONS: Final = ("action_required", "action_requests", "action_responses")
-
-MAX_TOOLS_SPELT_OUT: Final = 16 * 1024
-"""Bytes of tool schemas up to which the arguments of each tool are part of the request schema."""
 
 # A root with one of these words may say more of its properties than `properties` does: ours cannot join them.
 _NOT_PLAIN: Final = frozenset(
@@ -77,18 +81,18 @@ class AnswerContract:
         """The schema that the model is shown."""
         return self._around(
             f"{self.name}Request",
-            before={"reason": _REASON_ASKED} if self.reason else {},
-            after=_actions_asked(self.tools) if self.tools else {},
+            before={"reason": REASON_ASKED} if self.reason else {},
+            after=actions_asked(self.tools) if self.tools else {},
             required=self._own_names(),
         )
 
     @cached_property
     def response(self) -> dict[str, Any]:
         """The schema of the result."""
-        after = {**_ACTIONS_ACCEPTED, "action_responses": _ACTION_RESPONSES} if self.tools else {}
+        after = {**ACTIONS_ACCEPTED, "action_responses": ACTION_RESPONSES} if self.tools else {}
         return self._around(
             f"{self.name}Response",
-            before={"reason": _REASON_ACCEPTED} if self.reason else {},
+            before={"reason": REASON_ACCEPTED} if self.reason else {},
             after=after,
             required=[],
         )
@@ -107,7 +111,7 @@ class AnswerContract:
             return [SchemaError("", "the answer must be an object")]
         own = {name: value[name] for name in self._own_names() if name in value}
         theirs = {name: member for name, member in value.items() if name not in own}
-        faults = compile_schema(_OWN_ACCEPTED).check(own)
+        faults = compile_schema(OWN_ACCEPTED).check(own)
         return faults + (self._wrapped_faults(theirs) if self.wrapped else self._caller_faults(theirs))
 
     def action_requests(self, value: Any) -> list[Any] | None:
@@ -262,95 +266,3 @@ def _moved_member(word: str, part: Any) -> Any:
         stays = part.startswith(("#/$defs/", "#/definitions/"))
         return part if stays else "#/properties/value" + part[1:]
     return part if word in ("const", "enum", "default", "examples") else _moved(part)
-
-
-def _actions_asked(tools: Sequence[ToolSchema]) -> dict[str, Any]:
-    return {
-        "action_required": {
-            "type": "boolean",
-            "description": "Whether a tool has to be called for the answer.",
-        },
-        "action_requests": {
-            "type": "array",
-            "description": "The tool calls to make; empty when none is needed.",
-            "items": _request_item(tools),
-        },
-    }
-
-
-def _request_item(tools: Sequence[ToolSchema]) -> dict[str, Any]:
-    spelt_out = [_call_of({"const": tool.name}, dict(tool.parameters)) for tool in tools]
-    text = canonical(spelt_out)
-    # A reference inside a tool's schema would point into the wrong root.
-    if len(text) <= MAX_TOOLS_SPELT_OUT and b'"$ref"' not in text:
-        return spelt_out[0] if len(spelt_out) == 1 else {"anyOf": spelt_out}
-    return _call_of({"enum": [tool.name for tool in tools]}, {"type": "object"})
-
-
-def _call_of(function: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"function": {"type": "string", **function}, "arguments": arguments},
-        "required": ["function", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-_REASON_ASKED: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "description": "The reasoning that leads to the answer.",
-    "properties": {
-        "title": {"type": "string"},
-        "content": {"type": "string"},
-        "confidence_score": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "How sure the answer is, from 0 to 1.",
-        },
-    },
-    "required": ["title", "content", "confidence_score"],
-    "additionalProperties": False,
-}
-
-_REASON_ACCEPTED: Final[Mapping[str, Any]] = {
-    "type": ["object", "null"],
-    "properties": {
-        "title": {"type": ["string", "null"]},
-        "content": {"type": ["string", "null"]},
-        "confidence_score": {"type": ["number", "null"]},
-    },
-}
-
-_ACTIONS_ACCEPTED: Final[Mapping[str, Any]] = {
-    "action_required": {"type": ["boolean", "null"]},
-    "action_requests": {
-        "type": ["array", "null"],
-        "items": {
-            "type": "object",
-            "properties": {"function": {"type": "string"}, "arguments": {}},
-            "required": ["function"],
-        },
-    },
-}
-
-_OWN_ACCEPTED: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {"reason": _REASON_ACCEPTED, **_ACTIONS_ACCEPTED},
-}
-
-_ACTION_RESPONSES: Final[Mapping[str, Any]] = {
-    "type": ["array", "null"],
-    "items": {
-        "type": "object",
-        "properties": {
-            "function": {"type": "string"},
-            "arguments": {},
-            "output": {},
-            "error": {"type": ["string", "null"]},
-            "call_id": {"type": "string"},
-            "status": {"type": "string"},
-        },
-        "required": ["function", "arguments", "output", "error", "call_id", "status"],
-    },
-}

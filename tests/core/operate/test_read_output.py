@@ -311,14 +311,14 @@ def test_reading_takes_linear_time(piece: str) -> None:
     def seconds(length: int) -> float:
         text = piece * (length // len(piece))
         took = []
-        for _ in range(3):
-            began = time.perf_counter()
+        for _ in range(5):
+            began = time.thread_time()
             extract(text)
-            took.append(time.perf_counter() - began)
+            took.append(time.thread_time() - began)
         return min(took)
 
     # Ten times the text may take forty times as long, never a hundred times; the constant covers the clock.
-    assert seconds(200_000) < 40 * seconds(20_000) + 0.02
+    assert seconds(200_000) < 40 * seconds(20_000) + 0.05
 
 
 CASES = (

@@ -8,8 +8,9 @@ import pytest
 
 from app.core.json_schema import InvalidSchema, compile_schema
 from app.core.operate.asking import ask_for
+from app.core.operate.own_fields import MAX_TOOLS_SPELT_OUT
 from app.core.operate.params import OperateParams
-from app.core.operate.schema import MAX_TOOLS_SPELT_OUT, FieldConflict, contract_for, enrich
+from app.core.operate.schema import FieldConflict, contract_for, enrich
 from app.core.prompt import ToolSchema
 
 ADD = ToolSchema(
