@@ -23,6 +23,26 @@ def answers(status: int, model: type[BaseModel] | None, *errors: type[AppError],
     return {status: good, **problems(*errors)}
 
 
+def also(status: int, says: str, content: dict[str, Any]) -> Responses:
+    """A further answer, its body told by media type as OpenAPI has it."""
+    return {status: {"description": says, "content": content}}
+
+
+EVENTS: dict[str, Any] = {
+    "text/event-stream": {
+        "schema": {
+            "type": "string",
+            "description": "Server-sent events: `id` is `<run_id>:<seq>`, `event` the type, `data` an "
+            "`Event`; the last one is `stream.end`.",
+        }
+    }
+}
+"""The content of an answer that follows a run."""
+
+RUN: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/RunView"}}}
+EVENT_PAGE: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}}}
+
+
 def problems(*errors: type[AppError]) -> Responses:
     """Problems by status, each code with an example."""
     found: Responses = {}

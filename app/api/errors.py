@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.api import routes
 from app.api.problems import STATUS
+from app.core.discovery import discover
 from app.core.errors import AppError
 
 
@@ -21,10 +23,28 @@ class ErrorEntry:
     """The class's docstring in one line."""
 
 
+_OURS = (
+    ErrorEntry(
+        "internal", "internal", 500, False, "Something went wrong on the server's side; its log has more."
+    ),
+    ErrorEntry(
+        "method_not_allowed",
+        "malformed",
+        405,
+        False,
+        "The address does not take this method; Allow lists others.",
+    ),
+)
+"""What no class stands for."""
+
+
 def known_errors() -> list[ErrorEntry]:
-    """Every error class that is imported, by status and code. A code stands for one class."""
-    found: dict[str, ErrorEntry] = {}
+    """Every error of the service, by status and code; a code stands for one class."""
+    discover(routes, "router")  # Whatever can be raised is declared somewhere below the routes.
+    found = {entry.code: entry for entry in _OURS}
     for error in _below(AppError):
+        if not error.__module__.startswith("app."):
+            continue
         entry = ErrorEntry(
             error.code,
             error.category.value,

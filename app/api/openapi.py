@@ -9,11 +9,13 @@ from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.api.bodies import JsonBody
 from app.api.deps import Requires, if_match_of
 from app.api.documented import add_problem
+from app.api.event_schemas import event_schemas
 from app.api.once import HEADER, asked_of, idempotency_key_of
 from app.api.problems import STATUS
 from app.api.schemas.problems import Problem
@@ -64,10 +66,9 @@ def describe(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    bodies = {body.model for route in routes for body in _calls(route) if isinstance(body, JsonBody)}
-    wanted = [(model, "validation") for model in sorted(bodies | {Problem}, key=lambda m: m.__name__)]
-    _, made = models_json_schema(wanted, ref_template=REF)  # type: ignore[arg-type]
-    _add_schemas(schemas, made.get("$defs", {}))
+    # Over those that the framework made: it drops every null, those of the examples too.
+    schemas.update(_model_schemas(routes))
+    schemas.update(event_schemas())
     for route in routes:
         if route.include_in_schema:
             for method in route.methods or ():
@@ -75,10 +76,16 @@ def describe(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
     return document
 
 
-def _add_schemas(schemas: dict[str, Any], more: dict[str, Any]) -> None:
-    for name, schema in more.items():
-        if schemas.setdefault(name, schema) != schema:
-            raise ValueError(f"two schemas are called {name!r}")
+def _model_schemas(routes: Sequence[APIRoute]) -> dict[str, Any]:
+    """The schemas of all bodies and answers, by name."""
+    models: set[type[BaseModel]] = {Problem}
+    for route in routes:
+        models |= {call.model for call in _calls(route) if isinstance(call, JsonBody)}
+        models |= {answer["model"] for answer in route.responses.values() if "model" in answer}
+    wanted = [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)]
+    _, made = models_json_schema(wanted, ref_template=REF)  # type: ignore[arg-type]
+    schemas: dict[str, Any] = made["$defs"]
+    return schemas
 
 
 def _calls(route: APIRoute) -> Iterator[Any]:

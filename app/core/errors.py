@@ -186,6 +186,12 @@ class TooMany(AppError):
     retryable = True
 
 
+class QueueFull(TooMany):
+    """Too many runs wait for the branch."""
+
+    code = "queue_full"
+
+
 class Unavailable(AppError):
     """Something that the service needs is out of reach for now."""
 

@@ -17,6 +17,7 @@ from app.core.errors import (
     KeyReused,
     NotFound,
     PreconditionFailed,
+    QueueFull,
     TooMany,
 )
 from app.core.record import Entry
@@ -134,7 +135,7 @@ async def accept_one(
         if new.if_busy == "reject":
             raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
         if ahead["waiting"] >= MAX_QUEUED:
-            raise _QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
+            raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
         await connection.execute(
             QUEUE,
             *_asked([new]),
@@ -171,12 +172,6 @@ async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replaye
     if row["fingerprint"] != fingerprint:
         raise KeyReused("This Idempotency-Key was used with another body; use a new key for a new request.")
     return Replayed(row["run_id"])
-
-
-class _QueueFull(TooMany):
-    """Too many runs wait for the branch."""
-
-    code = "queue_full"
 
 
 class _StaleInside(Exception):

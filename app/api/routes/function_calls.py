@@ -9,10 +9,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from app.api.deps import Reader
+from app.api.documented import answers
 from app.api.paging import PageQuery, id_cursor, paged
 from app.api.replies import reply
 from app.api.running import InRunning, given
+from app.api.schemas.runs import FunctionCallPage, FunctionCallView
 from app.api.views import call_body
+from app.core.errors import InvalidCursor, NotFound
 
 router = APIRouter(prefix="/v1", tags=["function calls"])
 
@@ -33,7 +36,7 @@ class CallsQuery(BranchCallsQuery):
     branch_id: UUID | None = None
 
 
-@router.get("/function-calls")
+@router.get("/function-calls", responses=answers(200, FunctionCallPage, InvalidCursor))
 async def list_function_calls(
     request: Request, who: Reader, running: InRunning, query: Annotated[CallsQuery, Query()]
 ) -> Response:
@@ -45,7 +48,9 @@ async def list_function_calls(
     return paged(request, page, call_body, lambda call: call.id)
 
 
-@router.get("/branches/{branch_id}/function-calls")
+@router.get(
+    "/branches/{branch_id}/function-calls", responses=answers(200, FunctionCallPage, NotFound, InvalidCursor)
+)
 async def list_branch_function_calls(
     request: Request,
     branch_id: UUID,
@@ -60,7 +65,7 @@ async def list_branch_function_calls(
     return paged(request, page, call_body, lambda call: call.id)
 
 
-@router.get("/function-calls/{call_id}")
+@router.get("/function-calls/{call_id}", responses=answers(200, FunctionCallView, NotFound))
 async def get_function_call(call_id: UUID, who: Reader, running: InRunning) -> Response:
     """One function call."""
     return reply(call_body(await running.listings.call(who.project_id, call_id)))

@@ -10,16 +10,55 @@ from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
+from app.api.documented import EVENTS, RUN, also, problems
 from app.api.once import idempotency_key_of
-from app.api.running import InRunning, answer, origin_of
+from app.api.running import (
+    InRunning,
+    ResultMismatch,
+    RunFailed,
+    RunTimedOut,
+    ToolCallFailed,
+    answer,
+    origin_of,
+)
+from app.core.errors import (
+    AppError,
+    BranchBusy,
+    KeyReused,
+    NotFound,
+    PreconditionFailed,
+    QueueFull,
+    UnknownModel,
+    UnknownTool,
+    UnsupportedOption,
+)
 from app.core.operate.request import ActRequest, OperateRequest
+from app.core.operate.schema import FieldConflict
 
 router = APIRouter(prefix="/v1/branches/{branch_id}", tags=["runs"])
+
+_ANSWERS = also(200, "The run has ended, or its events", {**RUN, **EVENTS}) | also(
+    202, "The run goes on, at the address that Location names", RUN
+)
+_REFUSALS: tuple[type[AppError], ...] = (
+    NotFound,
+    BranchBusy,
+    PreconditionFailed,
+    QueueFull,
+    KeyReused,
+    UnknownTool,
+    UnsupportedOption,
+    ToolCallFailed,
+    RunFailed,
+    RunTimedOut,
+)
 
 IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
 
 
-@router.post("/operate")
+@router.post(
+    "/operate", responses=_ANSWERS | problems(*_REFUSALS, UnknownModel, FieldConflict, ResultMismatch)
+)
 async def operate(
     request: Request,
     branch_id: UUID,
@@ -35,7 +74,7 @@ async def operate(
     return await answer(request, running, made, raises=body)
 
 
-@router.post("/act")
+@router.post("/act", responses=_ANSWERS | problems(*_REFUSALS))
 async def act(
     request: Request,
     branch_id: UUID,

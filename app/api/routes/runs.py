@@ -11,12 +11,14 @@ from starlette.responses import Response
 
 from app.api.deps import Reader as ReadingKey
 from app.api.deps import Runner
+from app.api.documented import EVENT_PAGE, EVENTS, also, answers
 from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
 from app.api.replies import reply
 from app.api.running import InRunning, Running, follow, given, wants_stream
+from app.api.schemas.runs import RunPage, RunView
 from app.api.sse import View
 from app.api.views import run_body
-from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor
+from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
 from app.core.events import event_types
 from app.core.record import Reader
 from app.ports.storage import RunRecord
@@ -44,7 +46,7 @@ class EventsQuery(PageQuery):
     framing: Literal["message"] | None = Field(None, description="Server-sent events without `event:` lines.")
 
 
-@router.get("/runs")
+@router.get("/runs", responses=answers(200, RunPage, InvalidCursor))
 async def list_runs(
     request: Request, who: ReadingKey, running: InRunning, query: Annotated[RunsQuery, Query()]
 ) -> Response:
@@ -54,7 +56,7 @@ async def list_runs(
     return paged(request, page, run_body, lambda run: run.id)
 
 
-@router.get("/branches/{branch_id}/runs")
+@router.get("/branches/{branch_id}/runs", responses=answers(200, RunPage, NotFound, InvalidCursor))
 async def list_branch_runs(
     request: Request,
     branch_id: UUID,
@@ -68,20 +70,28 @@ async def list_branch_runs(
     return paged(request, page, run_body, lambda run: run.id)
 
 
-@router.get("/runs/{run_id}")
+@router.get("/runs/{run_id}", responses=answers(200, RunView, NotFound))
 async def get_run(run_id: UUID, who: ReadingKey, running: InRunning) -> Response:
     """A run as it is now."""
     return reply(run_body(await running.runs.get(who.project_id, run_id)))
 
 
-@router.post("/runs/{run_id}/cancel")
+@router.post(
+    "/runs/{run_id}/cancel",
+    responses=answers(200, RunView, NotFound, RunEnded, says="Cancelled")
+    | answers(202, RunView, says="Asked to end"),
+)
 async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
     """Have a run end: 200 when it has been cancelled, 202 when that is on its way."""
     run = await running.runs.cancel(who.project_id, run_id)
     return reply(run_body(run), 200 if run.ended else 202)
 
 
-@router.get("/runs/{run_id}/events")
+@router.get(
+    "/runs/{run_id}/events",
+    responses=also(200, "A page, or the stream", {**EVENT_PAGE, **EVENTS})
+    | answers(204, None, NotFound, InvalidCursor, Conflict, says="The stream has nothing more to say"),
+)
 async def read_events(
     request: Request,
     run_id: UUID,
