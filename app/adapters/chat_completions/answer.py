@@ -21,6 +21,7 @@ _SSE_START: Final = re.compile(rb"(?:data|event|id|retry)?:")
 _MAYBE_SSE_START: Final = tuple(b"data: event: id: retry:".split())
 _PINGS: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
 _SPACE: Final = b" \t\r\n"
+_MARK: Final = b"\xef\xbb\xbf"
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _MANY_DIGITS: Final = b"0" * 19
 
@@ -72,7 +73,7 @@ class AnswerReader:
                 self._events.finish(out)
             elif self._whole is not None:
                 self._complete(b"".join(self._whole), out)
-            elif self._start or not self._said_stream:
+            elif not self._said_stream or not _may_be_stream(self._start.lstrip(_SPACE)):
                 raise ProviderError(malformed("the answer is no completion", self._start))
         except (ProviderError, EventTooLarge) as error:
             self._fail(error)
@@ -92,7 +93,7 @@ class AnswerReader:
             self._keep(piece)
             return
         start = self._start + piece
-        shown = start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)
+        shown = start.removeprefix(_MARK).lstrip(_SPACE)
         if len(start) < 3:
             self._start = start
         elif not shown:
@@ -104,7 +105,7 @@ class AnswerReader:
             self.is_answer = True
             self._sse = SseDecoder(self._profile.max_event_bytes)
             self._stream(self._sse, start, out)
-        elif any(field.startswith(shown) for field in _MAYBE_SSE_START):
+        elif _may_be_stream(shown):
             self._start = start
         else:
             raise ProviderError(malformed("the answer is no completion", shown))
@@ -174,7 +175,7 @@ class AnswerReader:
 
     def _complete(self, raw: bytes, out: list[Chunk]) -> None:
         """Take a whole completion for an answer."""
-        raw = raw.removeprefix(b"\xef\xbb\xbf").strip(_SPACE)
+        raw = raw.removeprefix(_MARK).strip(_SPACE)
         try:
             said = self._parsed(raw)
         except ValueError:
@@ -200,6 +201,12 @@ class AnswerReader:
             if self._events.halves is None:
                 self._events.halves = Halves()
             return value
+
+
+def _may_be_stream(start: bytes) -> bool:
+    """Whether an event stream can begin so, as far as `start` goes."""
+    begins = any(field.startswith(start) for field in (*_MAYBE_SSE_START, _MARK))
+    return begins or _SSE_START.match(start) is not None
 
 
 def _loads(raw: bytes) -> Any:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,49 +11,15 @@ from app.adapters.chat_completions.answer import AnswerReader
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.http_client import model_client
 from app.adapters.providers.openai import OpenAIProvider
-from tests.conftest import DATA, SHARED
 from tests.support.answers import Answer, ask, opening
 from tests.support.model_server import Attempt, ModelServer
+from tests.support.streams import STREAMS, Stream, own, smallest
 
 
-@dataclass(frozen=True)
-class Stream:
-    """A body and what it says."""
-
-    file: Path
-    says: dict[str, Any]
-    """Only what was found; texts as such or as a digest."""
-
-    @property
-    def body(self) -> bytes:
-        return self.file.read_bytes()
-
-
-def own() -> Iterable[Stream]:
-    for entry in json.loads((DATA / "streams" / "index.json").read_text("utf-8")):
-        yield Stream(DATA / "streams" / entry["file"], entry["says"])
-
-
-def recorded() -> Iterable[Stream]:
-    folder = SHARED / "cases" / "recorded"
-    if not folder.is_dir():
-        return
-    for entry in json.loads((folder / "index.json").read_text("utf-8")):
-        if entry["wire"] == "openai-chat-completions":
-            found = entry["decoded"]
-            says = {key: found[key] for key in ("text_sha256", "text_chars", "finish", "error_code")}
-            # The reader that made the index does not look into reasoning_details.
-            says |= {"reasoning_chars": found["reasoning_chars"]} if found["reasoning_chars"] else {}
-            says |= {"end_mark": found["terminal_marker"]} if found["error_code"] is None else {}
-            says["tool_calls"] = [[None, call["name"], call["arguments"]] for call in found["tool_calls"]]
-            yield Stream(folder / entry["file"], says)
-
-
-STREAMS = [*own(), *recorded()]
 every_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.file.stem)
-smallest = pytest.mark.parametrize(
+the_smallest = pytest.mark.parametrize(
     "stream",
-    [*own(), *sorted(recorded(), key=lambda stream: len(stream.body))[:3]],
+    {stream.file: stream for stream in (*own(), *smallest(3))}.values(),
     ids=lambda stream: stream.file.stem,
 )
 
@@ -113,7 +75,7 @@ def test_read_byte_by_byte(stream: Stream) -> None:
     check(read(*(body[at : at + 1] for at in range(len(body)))), stream.says)
 
 
-@smallest
+@the_smallest
 def test_read_cut_at_every_byte(stream: Stream) -> None:
     body = stream.body
     whole = read(body).without_chunks()
@@ -129,7 +91,7 @@ def test_read_with_other_line_ends(stream: Stream, end: bytes) -> None:
     check(read(*(body[at : at + 1] for at in range(len(body)))), stream.says)
 
 
-@smallest
+@the_smallest
 def test_read_with_crlf_cut_at_every_byte(stream: Stream) -> None:
     body = stream.body.replace(b"\n", b"\r\n")
     whole = read(stream.body).without_chunks()
