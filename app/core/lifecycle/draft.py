@@ -55,10 +55,13 @@ class Draft:
         return calls
 
     def is_empty(self) -> bool:
-        """Whether the text is nothing, blank, or one character over and over (ten times at least)."""
+        """Whether the text is nothing, blank, or one character over and over."""
         text = self.text.strip()
-        return not text or (len(text) >= 10 and text == text[0] * len(text))
+        return not text or (len(text) in _REPETITION and text == text[0] * len(text))
 
+
+_REPETITION = range(10, 100_001)
+"""How often one character alone is no content. More is a runaway answer: to ask again costs as much again."""
 
 _PREVIEW = 1_000
 """How much of bad arguments an error shows, in code points."""

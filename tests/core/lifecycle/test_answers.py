@@ -113,7 +113,17 @@ def test_a_refusal_is_kept_in_the_error() -> None:
 
 @pytest.mark.parametrize(
     ("text", "empty"),
-    [("", True), (" \n\t", True), ("." * 10, True), (" ----------\n", True), ("." * 9, False), ("ok", False)],
+    [
+        ("", True),
+        (" \n\t", True),
+        ("." * 10, True),
+        (" ----------\n", True),
+        ("!" * 100_000, True),
+        ("!" * 100_001, False),
+        ("." * 9, False),
+        ("ok", False),
+    ],
+    ids=lambda value: f"{value[:4]!r}-{len(value)}" if isinstance(value, str) else str(value),
 )
 def test_an_answer_without_content_is_a_fault_unless_switched_off(text: str, empty: bool) -> None:
     steps = [[{"text": text}, END]]
