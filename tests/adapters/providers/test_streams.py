@@ -15,7 +15,6 @@ from tests.support.answers import Answer, ask, opening
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.streams import STREAMS, Stream, own, smallest
 
-
 every_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.file.stem)
 the_smallest = pytest.mark.parametrize(
     "stream",
