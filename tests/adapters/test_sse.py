@@ -103,7 +103,9 @@ def test_the_events_before_one_over_the_limit_are_given() -> None:
 
 
 def test_the_limit_is_for_one_event_and_not_for_the_stream() -> None:
-    assert len(decode(*[b"data: " + b"x" * 40 + b"\n\n"] * 100, limit=64)) == 100
+    event = b"data: " + b"x" * 40 + b"\n\n"
+    assert len(decode(*[event] * 100, limit=64)) == 100
+    assert len(decode(*bytewise(event * 100), limit=64)) == 100
 
 
 def seconds_for(length: int) -> float:

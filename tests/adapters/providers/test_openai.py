@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from app.adapters.http_client import model_client
+from app.adapters.providers import openai
 from app.adapters.providers.openai import OpenAIProvider
 from app.core.chunks import KeepAlive, TextDelta
 from app.core.errors import Invalid
@@ -90,10 +91,18 @@ async def test_an_error_status_fails_the_opening(provider: OpenAIProvider, statu
     )
 
 
-async def test_an_endless_error_body_is_read_to_a_bound(provider: OpenAIProvider) -> None:
-    attempt = Attempt([b"x" * 50_000] * 4, 500, "text/plain", then="hang")
-    async with ModelServer({"m": [attempt]}) as server:
-        answer = await ask(provider, opening("openai", base_url=server.base_url))
+@pytest.mark.parametrize(
+    ("chunks", "within_s"),
+    [([b"x" * 50_000] * 4, 3600.0), ([b"x"], 0.01)],
+    ids=["in length", "in time"],
+)
+async def test_an_endless_error_body_is_bounded(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], within_s: float
+) -> None:
+    monkeypatch.setattr(openai, "ERROR_BODY_S", within_s)
+    async with ModelServer({"m": [Attempt(chunks, 500, "text/plain", then="hang")]}) as server:
+        async with asyncio.timeout(10):
+            answer = await ask(provider, opening("openai", base_url=server.base_url))
         await until(lambda: server.left_early)
     assert answer.fault is not None
     assert answer.fault.status == 500
