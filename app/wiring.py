@@ -119,7 +119,7 @@ def machinery(
 
     # Executor and recorder know each other: a flush that ends a run can start the next one.
     async def resume(execution: Execution) -> None:
-        plan = await runs.resume(execution.run)
+        plan = await runs.resume(execution)
         await plan.start(execution)
 
     async def abandon(execution: Execution) -> None:
@@ -136,6 +136,7 @@ class Application:
     """The service, ready to answer requests."""
 
     app: FastAPI
+    recorder: Recorder
     development: bool
     """Whether requests need no key."""
     closing: asyncio.Event
@@ -230,7 +231,7 @@ async def application(
             closing,
         )
         await stack.enter_async_context(working(made, engine, clock))
-        yield Application(app, development, closing)
+        yield Application(app, made.recorder, development, closing)
 
 
 @asynccontextmanager

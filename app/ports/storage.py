@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -263,6 +263,11 @@ class RunStore(Protocol):
 
     async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
         """Write a group in one transaction, fenced by (run, epoch). Raises Unavailable."""
+
+    async def written(self, flushes: Sequence[Flush]) -> tuple[Collection[UUID], Sequence[RunRecord]]:
+        """What became of a group whose flush broke off, perhaps after its commit: the runs whose part was
+        written, and those that were started by it. Raises Unavailable.
+        """
 
     async def run(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """One run. Raises NotFound."""

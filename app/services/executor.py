@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -134,8 +133,12 @@ class Executor:
     async def work(self) -> None:
         """Beat for ever; ends by cancellation."""
         while True:
-            with contextlib.suppress(Unavailable):
+            try:
                 await self._beat()
+            except Unavailable:
+                pass  # the recorder says so; the leases outlast it or do not
+            except Exception:
+                log.exception("beat failed")
             await asyncio.sleep(BEAT_S)
 
     async def _beat(self) -> None:

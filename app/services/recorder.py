@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
@@ -293,7 +294,7 @@ class Recorder:
         tries = 0
         while True:
             try:
-                result = await self._store.flush(flushes)
+                result = await (self._write_rest(flushes) if tries else self._store.flush(flushes))
             except Unavailable as away:
                 if not self.paused:
                     log.warning("database away, runs pause", why=away.detail)
@@ -305,8 +306,17 @@ class Recorder:
                 log.exception("flush failed")
                 return FlushResult(rejected={flush.run_id: repr(bug) for flush in flushes})
             else:
+                if self.paused:
+                    log.info("database back, runs go on")
                 self.paused = False
                 return result
+
+    async def _write_rest(self, flushes: Sequence[Flush]) -> FlushResult:
+        """After a try that broke off: what of it was committed all the same must not be written twice."""
+        written, started = await self._store.written(flushes)
+        rest = [flush for flush in flushes if flush.run_id not in written]
+        result = await self._store.flush(rest) if rest else FlushResult()
+        return replace(result, started=[*started, *result.started])
 
     async def drain(self, timeout_s: float) -> None:
         """Let everything that waits be written, within a time."""

@@ -28,6 +28,8 @@ STALE_TRIES = 20
 """How often a run is prepared anew because its branch changed meanwhile."""
 QUEUE_TIME = timedelta(days=7)
 POLL_S = 0.25
+RESUME_TRIES, RESUME_PAUSE_S = 120, 0.25
+"""How long a run that has got its branch waits for what it needs to be prepared."""
 CANCEL_WAIT_S = 1.0
 """How long a cancellation waits to be able to say that it has taken place."""
 
@@ -129,12 +131,24 @@ class Runs:
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")
 
-    async def resume(self, run: RunRecord) -> Plan:
-        """Prepare a stored run that has got its branch."""
+    async def resume(self, execution: Execution) -> Plan:
+        """Prepare a stored run that has got its branch; what is out of reach for a while is waited for.
+
+        Raises what planning raises.
+        """
+        run = execution.run
         planner = self._planners[run.kind]
+        request = planner.read(from_json(run.request))
         assert run.branch_id is not None
-        branch = await self._store.branch_state(run.project_id, run.branch_id)
-        return await planner.plan(run, branch, planner.read(from_json(run.request)))
+        for last in (*(False,) * RESUME_TRIES, True):
+            try:
+                branch = await self._store.branch_state(run.project_id, run.branch_id)
+                return await planner.plan(run, branch, request)
+            except Unavailable:
+                if last or execution.stop.source is not None:
+                    raise
+            await asyncio.sleep(RESUME_PAUSE_S)
+        raise AssertionError("unreachable")
 
     async def get(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """One run as it is now. Raises NotFound."""

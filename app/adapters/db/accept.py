@@ -118,7 +118,7 @@ async def accept_one(
             raise NotFound("There is no such branch in this project.")
         if new.if_match is not None and row["version"] != new.if_match:
             raise PreconditionFailed(
-                f"The branch is at version {row['version']}, not at {new.if_match}; read it again."
+                f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
         if await start_all(connection, [new], owner=owner, lease=lease):
             return Accepted(running=True)

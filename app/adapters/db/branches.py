@@ -191,7 +191,9 @@ async def _locked(
 ) -> Any:
     row = await _row(connection, project_id, branch_id, lock="no key update")
     if if_match is not None and row.version != if_match:
-        raise PreconditionFailed(f"The branch is at version {row.version}, not at {if_match}; read it again.")
+        raise PreconditionFailed(
+            f"The branch is at version {row.version}, and If-Match names another; read it again."
+        )
     return row
 
 

@@ -196,6 +196,43 @@ async def write(
     return FlushResult(lost=lost, started=started)
 
 
+_LAST = """
+SELECT u.id, GREATEST(
+    (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
+    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS seq
+FROM runs u WHERE (u.id, u.epoch) IN (SELECT * FROM unnest($1::uuid[], $2::int[]))"""
+
+_ROWS = """
+SELECT id FROM messages WHERE id = ANY($1::uuid[])
+UNION ALL SELECT id FROM function_calls WHERE id = ANY($1::uuid[])"""
+
+_HELD = f"""
+SELECT {RUN_COLUMNS} FROM runs
+WHERE branch_id = ANY($1::uuid[]) AND status = 'running' AND owner = $2 AND NOT (id = ANY($3::uuid[]))"""
+
+
+async def outcome(
+    connection: asyncpg.Connection[Any], flushes: Sequence[Flush], *, owner: UUID
+) -> tuple[set[UUID], list[RunRecord]]:
+    """What became of a `write` whose connection broke, perhaps between commit and answer.
+
+    The runs whose part was written, and those that it started.
+    """
+    last = await connection.fetch(_LAST, [f.run_id for f in flushes], [f.epoch for f in flushes])
+    reached = {row["id"]: row["seq"] for row in last}
+    firsts = {f.run_id: next((r.id for r in f.rows if not isinstance(r, CallEnd)), None) for f in flushes}
+    found = {row["id"] for row in await connection.fetch(_ROWS, [id for id in firsts.values() if id])}
+    # A flush of ends of calls alone is not looked for: written twice it changes nothing.
+    written = {
+        f.run_id
+        for f in flushes
+        if (reached.get(f.run_id, -1) >= f.entries[-1].last_seq if f.entries else firsts[f.run_id] in found)
+    }
+    freed = [f.branch_id for f in flushes if f.end and f.branch_id and f.run_id in written]
+    held = await connection.fetch(_HELD, freed, owner, [f.run_id for f in flushes]) if freed else []
+    return written, [run_record(row) for row in held]
+
+
 def _missing(flushes: Sequence[Flush], kept: Sequence[Any]) -> list[UUID]:
     if len(kept) == len(flushes):
         return []

@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 GONE = (
     OSError,
+    TimeoutError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a connection that broke in the middle of an answer
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
@@ -29,7 +31,6 @@ GONE = (
     asyncpg.DiskFullError,
     asyncpg.OutOfMemoryError,
     asyncpg.ReadOnlySQLTransactionError,
-    TimeoutError,
 )
 """Faults of the database's state, not of what was asked of it."""
 
@@ -66,8 +67,10 @@ class Lane:
             except GONE as gone:
                 await self._drop()
                 raise Unavailable(f"The database is not available: {type(gone).__name__}") from gone
-            except asyncio.CancelledError:
-                # A statement cut off in the middle leaves the connection busy; a new one is cheap.
+            except asyncpg.PostgresError:
+                raise  # the server said so, and the connection is as good as before
+            except BaseException:
+                # Whatever else broke off in the middle, a new connection is cheap and certainly clean.
                 await self._drop()
                 raise
 

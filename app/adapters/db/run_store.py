@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -111,6 +111,7 @@ class PostgresRuns:
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
+        self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=8)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -167,6 +168,11 @@ class PostgresRuns:
             )
 
         return await self._write.run(work)
+
+    async def written(self, flushes: Sequence[Flush]) -> tuple[Collection[UUID], Sequence[RunRecord]]:
+        """See the port."""
+        async with self._write.use() as connection:
+            return await flushing.outcome(connection, flushes, owner=self._owner)
 
     # Reading
 
@@ -233,9 +239,21 @@ class PostgresRuns:
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """See the port."""
+        return await self._pages.submit((run_id, after, limit))
+
+    async def _page_batch(self, asked: Sequence[tuple[UUID, int, int]]) -> Sequence[Sequence[Entry]]:
+        # Not for speed: a reader that goes away in the middle must not take the connection with it.
+        out: list[Sequence[Entry]] = []
         async with self._read.use() as connection:
-            rows = await connection.fetch(_PAGE, run_id, after, limit)
-        return [token_block(row).after(after) if row["type"] is None else event_entry(row) for row in rows]
+            for run_id, after, limit in asked:
+                rows = await connection.fetch(_PAGE, run_id, after, limit)
+                out.append(
+                    [
+                        token_block(row).after(after) if row["type"] is None else event_entry(row)
+                        for row in rows
+                    ]
+                )
+        return out
 
     # Leases
 
