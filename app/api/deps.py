@@ -11,7 +11,6 @@ from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from app.core.access import Principal, Scope
-from app.core.errors import PreconditionFailed
 from app.ports.ambient import IdSource
 from app.ports.tool import ToolCatalog
 from app.services.branches import Branches
@@ -92,17 +91,21 @@ Approver = Annotated[Principal, requires(Scope.APPROVE)]
 Admin = Annotated[Principal, requires(Scope.ADMIN)]
 
 _ETAG = re.compile(r'"([0-9]{1,9})"')
+_NO_VERSION = 0
+"""Versions begin with 1."""
 
 
 async def if_match_of(request: Request) -> int | None:
-    """The branch version that If-Match names; None when any will do. Raises PreconditionFailed."""
+    """The branch version that If-Match names; None when any will do.
+
+    A header that is no ETag of ours names a version that no branch has: so it fails where an old one would,
+    after everything else about the request was found to be right.
+    """
     header = request.headers.get("if-match")
     if header is None or header.strip() == "*":
         return None
     found = _ETAG.fullmatch(header.strip())
-    if found is None:
-        raise PreconditionFailed('If-Match has to be the ETag of one version of the branch, such as "3".')
-    return int(found[1])
+    return int(found[1]) if found else _NO_VERSION
 
 
 IfMatch = Annotated[int | None, Depends(if_match_of)]

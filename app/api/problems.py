@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from app.core.errors import AppError, Category, FieldError, Invalid, NotFound, UnsupportedOption
 from app.core.json_text import pointer
@@ -137,9 +138,17 @@ async def _on_bad_parameters(request: Request, error: Exception) -> Response:
 async def _on_framework_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, detail = _FRAMEWORK.get(error.status_code, ("http_error", "The request was refused."))
-    return problem(
-        error.status_code, code, detail, request_id=request_id_of(request.scope), headers=error.headers
-    )
+    headers = {"Allow": _methods(request)} if error.status_code == 405 else error.headers
+    return problem(error.status_code, code, detail, request_id=request_id_of(request.scope), headers=headers)
+
+
+def _methods(request: Request) -> str:
+    """What the address takes, by all its routes; the framework names the methods of one."""
+    found: set[str] = set()
+    for route in request.app.router.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return ", ".join(sorted(found))
 
 
 def body_faults(faults: Iterable[ErrorDetails], body: Any) -> Invalid:

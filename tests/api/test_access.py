@@ -208,6 +208,7 @@ async def test_a_project_name_is_used_once(api: Api) -> None:
         ({"name": "x", "scopes": ["everything"]}, "/scopes/0"),
         ({"name": "x", "expires_at": "2030-01-01T00:00:00"}, "/expires_at"),
         ({"name": "x", "expires_at": "soon"}, "/expires_at"),
+        ({"name": "x", "expires_at": 1764547200}, "/expires_at"),
     ],
 )
 async def test_bad_keys_are_refused(api: Api, body: dict[str, Any], pointer: str) -> None:

@@ -173,6 +173,7 @@ async def test_a_limit_that_is_too_large_is_cut(api: Api) -> None:
         ("metadata={", 422, "invalid_request", ""),
         ("metadata=[]", 422, "invalid_request", ""),
         ("created_after=yesterday", 422, "invalid_request", "created_after"),
+        ("created_after=1764547200", 422, "invalid_request", "created_after"),
         ("created_after=2026-01-01T00:00:00", 422, "invalid_request", "created_after"),
         ("name=%00", 400, "malformed_request", None),
     ],

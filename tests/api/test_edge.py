@@ -134,7 +134,7 @@ async def test_addresses_that_lead_nowhere(api: Api, method: str, path: str, sta
     )
     assert_problem(answer, status, code)
     if status == 405:
-        assert answer.headers["allow"]
+        assert answer.headers["allow"] == ("GET, POST" if path == URL else "GET")
 
 
 @pytest.mark.parametrize("sent", ["abc-123", "0:1/2=@+._"])

@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from app.api.bodies import Body
 from app.api.paging import PageQuery
 from app.api.replies import exact, instant
-from app.api.schemas.common import NotOffered, PageView, View
+from app.api.schemas.common import Instant, NotOffered, PageView, View
 from app.core import json_text
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import Branch, BranchFilter, NewBranch
@@ -172,8 +172,8 @@ class BranchQuery(PageQuery):
 
     name: str | None = Field(None, description="Exactly this name.")
     metadata: str | None = Field(None, description="A JSON object whose members the metadata must hold.")
-    created_after: AwareDatetime | None = Field(None, description="RFC 3339, with an offset.")
-    created_before: AwareDatetime | None = Field(None, description="RFC 3339, with an offset.")
+    created_after: Instant | None = Field(None, description="RFC 3339, with an offset.")
+    created_before: Instant | None = Field(None, description="RFC 3339, with an offset.")
 
     @model_validator(mode="after")
     def _know_all(self) -> BranchQuery:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -34,6 +35,18 @@ def _refuse_filled(value: Any) -> Any:
         _refuse(value)
     return value
 
+
+def _as_rfc_3339(value: Any) -> Any:
+    # Left alone, numbers would be taken for seconds since the epoch.
+    if not isinstance(value, str) or not _DATE.match(value):
+        raise PydanticCustomError("date_time", "give a time as RFC 3339 has it, such as 2026-11-30T12:00:00Z")
+    return value
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
+
+Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_as_rfc_3339)]
+"""A time with its offset."""
 
 refuse_filled = BeforeValidator(_refuse_filled)
 """Only an empty list or object is taken."""

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.api.bodies import Body
 from app.api.replies import exact, instant
-from app.api.schemas.common import PageView, View
+from app.api.schemas.common import Instant, PageView, View
 from app.core.access import Scope
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import ApiKey, Project
@@ -105,9 +105,7 @@ class CreateKey(Body):
         description="read: see; run: change branches and run; approve: decide waiting calls; admin: models, "
         "tools and keys of the project; operator: every project. None implies another.",
     )
-    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = Field(
-        None, description="RFC 3339, with an offset; never by default."
-    )
+    expires_at: Instant | None = Field(None, description="RFC 3339, with an offset; never by default.")
 
     def scope_set(self) -> frozenset[Scope]:
         """The scopes, each once."""

@@ -1,0 +1,138 @@
+"""What holds of every route: nobody reaches another project, and what is answered is what was documented."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support.api import openapi_document
+from tests.support.database import migrated
+from tests.support.postgres import PostgresServer
+from tests.support.service import running
+
+pytestmark = pytest.mark.anyio
+
+OPERATOR = "the operator's key of the tests"
+DOCUMENT = openapi_document()
+NOBODYS = {"/problems/{code}", "/v1/tools/{name}"}
+"""Addresses that hold the same for every project."""
+
+OWNED = [
+    (method.upper(), path)
+    for path, methods in DOCUMENT["paths"].items()
+    for method in methods
+    if "{" in path and path not in NOBODYS
+]
+
+BODIES: dict[str, Any] = {
+    "append_messages": {"messages": [{"kind": "system", "content": {"text": "mine now"}}]},
+    "operate": {"instruction": "go"},
+    "act": {"requests": []},
+    "create_key": {"name": "mine now"},
+    "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
+    "change_branch": {"name": "mine now"},
+    "change_project": {"name": "mine now"},
+}
+
+TABLES = ("projects", "api_keys", "models", "branches", "runs", "messages", "function_calls")
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Two projects: what the one has, and the key of the other."""
+
+    http: httpx.AsyncClient
+    """With the other's key, which has every scope but operator."""
+    owned: dict[str, str]
+    """What path parameters of the first project's things are."""
+    database_url: str
+
+    async def state(self) -> dict[str, list[str]]:
+        """Everything that the first project has, as text."""
+        connection = await asyncpg.connect(self.database_url)
+        try:
+            state = {}
+            for table in TABLES:
+                column = "id" if table == "projects" else "project_id"
+                rows = await connection.fetch(
+                    f"SELECT t::text FROM {table} t WHERE {column} = $1 ORDER BY 1", self.owned["project_id"]
+                )
+                state[table] = [row[0] for row in rows]
+            return state
+        finally:
+            await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
+    async with migrated(postgres) as url, running(url, bootstrap_key=OPERATOR) as service:
+        service.http.headers["Authorization"] = f"Bearer {OPERATOR}"
+        script = [{"text": "hello"}, {"end": "stop"}]
+        branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
+        run = await service.operate(branch)
+        await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
+        calls = await service.get("/v1/function-calls")
+        projects = await service.get("/v1/projects")
+        home = projects["data"][0]["id"]
+        keys = f"/v1/projects/{home}/keys"
+        owned = {
+            "branch_id": branch,
+            "run_id": run["id"],
+            "call_id": calls["data"][0]["id"],
+            "project_id": home,
+            "key_id": (await service.http.post(keys, json={"name": "theirs"})).json()["id"],
+            "name": "m",
+        }
+        other = (await service.http.post("/v1/projects", json={"name": "other"})).json()["id"]
+        scopes = ["read", "run", "approve", "admin"]
+        made = await service.http.post(
+            f"/v1/projects/{other}/keys", json={"name": "foreign", "scopes": scopes}
+        )
+        headers = {"Authorization": f"Bearer {made.json()['key']}"}
+        async with httpx.AsyncClient(base_url=service.url, headers=headers, trust_env=False) as http:
+            yield Neighbours(http, owned, url)
+
+
+@pytest.mark.parametrize(("method", "path"), OWNED, ids=lambda value: value)
+async def test_what_belongs_to_another_project_does_not_exist(
+    neighbours: Neighbours, method: str, path: str
+) -> None:
+    operation = DOCUMENT["paths"][path][method.lower()]
+    body = BODIES.get(operation["operationId"])
+    before = await neighbours.state()
+    assert all(before[table] for table in TABLES)
+    answer = await neighbours.http.request(
+        method, path.format(**neighbours.owned), json=body if body or method == "GET" else {}
+    )
+    if (method, path) == ("PUT", "/v1/models/{name}"):
+        # It is a model of their own that they have made.
+        assert answer.status_code == 201
+        assert (await neighbours.http.delete("/v1/models/m")).status_code == 204
+    else:
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert await neighbours.state() == before
+
+
+async def test_every_thing_of_a_project_is_swept() -> None:
+    swept = {name for _, path in OWNED for name in path.split("/") if name.startswith("{")}
+    assert swept == {"{branch_id}", "{run_id}", "{call_id}", "{project_id}", "{key_id}", "{name}"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in DOCUMENT["paths"] if path.startswith("/v1/") and "{" not in path]
+)
+async def test_lists_hold_nothing_of_another_project(neighbours: Neighbours, path: str) -> None:
+    if "get" not in DOCUMENT["paths"][path]:
+        pytest.skip("no list")
+    answer = await neighbours.http.get(path)
+    if path == "/v1/projects":
+        assert answer.status_code == 403
+        return
+    assert answer.status_code == 200
+    shown = answer.text
+    assert not [value for name, value in neighbours.owned.items() if name != "name" and value in shown]
