@@ -116,6 +116,7 @@ async def test_a_handshake_that_is_not_answered_ends_in_time() -> None:
     ("seen", "true"),
     [
         (lambda key: aiohttp.ClientConnectorDNSError(key, OSError(-2, "unknown")), DnsError),
+        (lambda _: UnicodeError("label too long"), DnsError),
         (lambda key: aiohttp.ClientConnectorCertificateError(key, ValueError("bad")), TlsError),
         (lambda key: aiohttp.ClientConnectorError(key, OSError(113, "no route")), httpx.ConnectError),
         (lambda _: aiohttp.ConnectionTimeoutError(), httpx.ConnectTimeout),
@@ -225,7 +226,7 @@ async def test_nothing_is_sent_again_once_an_answer_began(
 async def test_nothing_is_sent_again_where_the_server_had_time_to_take_the_request(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "STALE_WITHIN_S", 0.0)
+    monkeypatch.setattr(http_client, "STALE_WITHIN_S", -1.0)
     async with ModelServer({"m": [KEPT, Attempt(head=b"")]}) as server:
         await fetch(client, server.base_url)
         with pytest.raises(Disconnected):

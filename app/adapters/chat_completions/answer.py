@@ -11,7 +11,7 @@ import orjson
 from app.adapters.chat_completions.events import EventReader
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.chat_completions.surrogates import Halves
-from app.adapters.model_faults import error_object_fault, malformed
+from app.adapters.model_faults import error_object_fault, malformed, no_completion
 from app.adapters.sse import EventTooLarge, ServerSentEvent, SseDecoder
 from app.core.chunks import Chunk, EndMark, KeepAlive
 from app.core.faults import Fault, ProviderError
@@ -74,7 +74,7 @@ class AnswerReader:
             elif self._whole is not None:
                 self._complete(b"".join(self._whole), out)
             elif not self._said_stream or not _may_be_stream(self._start.lstrip(_SPACE)):
-                raise ProviderError(malformed("the answer is no completion", self._start))
+                raise ProviderError(no_completion(self._start))
         except (ProviderError, EventTooLarge) as error:
             self._fail(error)
         self.over = True
@@ -108,7 +108,7 @@ class AnswerReader:
         elif _may_be_stream(shown):
             self._start = start
         else:
-            raise ProviderError(malformed("the answer is no completion", shown))
+            raise ProviderError(no_completion(shown))
 
     def _keep(self, piece: bytes) -> None:
         assert self._whole is not None
@@ -185,7 +185,7 @@ class AnswerReader:
         if type(said) is not dict or not (said.get("choices") or said.get("error")):
             if type(said) is dict and said.get("object") == "error":
                 raise ProviderError(error_object_fault(said))
-            raise ProviderError(malformed("the answer is no completion", raw))
+            raise ProviderError(no_completion(raw))
         self._events.read(said, out)
         self.is_answer = True
         self._end(out)

@@ -16,7 +16,9 @@ from app.ports.provider import ModelEndpoint
 DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]{0,8000}")
+HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]{0,8000}")
+"""Printable ASCII: what every server reads in the same way."""
+
 _OUR_HEADERS: Final = frozenset(
     {
         "accept-encoding",
@@ -40,7 +42,7 @@ def _header_name(name: str) -> str:
 
 
 def _header_value(value: str) -> str:
-    if not _HEADER_VALUE.fullmatch(value):
+    if not HEADER_VALUE.fullmatch(value):
         raise ValueError("is no value of a header")
     return value
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from app.adapters.chat_completions.profile import Profile
+from app.adapters.chat_completions.profile import HEADER_VALUE, Profile
 from app.core import json_text
+from app.core.errors import Invalid
 from app.core.prompt import Prompt, PromptMessage
 from app.ports.provider import ModelEndpoint, Opening
 
@@ -15,7 +16,9 @@ _NAME_CHARS: Final = 64
 
 
 def headers_of(endpoint: ModelEndpoint, profile: Profile) -> dict[str, str]:
-    """The request's headers, the credential included."""
+    """The request's headers, the credential included. Raises `Invalid` for a key that no header can hold."""
+    if endpoint.api_key and not HEADER_VALUE.fullmatch(endpoint.api_key):
+        raise Invalid("the API key holds a line end or another character that cannot be sent")
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
     if endpoint.api_key and profile.api_key_header:
         headers[profile.api_key_header] = endpoint.api_key

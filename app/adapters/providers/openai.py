@@ -24,8 +24,11 @@ from app.ports.provider import Capabilities, ModelEndpoint, Opening
 ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error answer's body is read."""
 
-ERROR_BODY_S: Final = 5.0
-"""How long it is waited for."""
+ERROR_BODY_S: Final = 2.0
+"""How long it is waited for; shorter than a usual limit on the first token, or the status is never told."""
+
+SECRET_CHARS: Final = 5
+"""What is shorter is no secret, but a dummy for a server that wants some key."""
 
 
 def _utc_now() -> datetime:
@@ -57,7 +60,8 @@ class OpenAIProvider:
     async def open(self, opening: Opening) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
         """Ask, and give the answer as it comes; see `ports.provider.Provider.open`."""
         profile, request = self._request(opening)
-        secrets = [opening.endpoint.api_key or "", *(v for v in profile.headers.values() if len(v) >= 8)]
+        credentials = [opening.endpoint.api_key or "", *profile.headers.values()]
+        secrets = [value for value in credentials if len(value) >= SECRET_CHARS]
         with _faults(secrets):
             response = await self._client.send(request, stream=True)
         try:

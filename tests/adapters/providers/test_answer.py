@@ -295,10 +295,14 @@ def test_a_stream_that_does_not_call_itself_one(content_type: str) -> None:
         (
             "text/html",
             b"<!doctype html><title>Sign in</title>",
-            "the answer is no completion: '<!doctype html>",
+            "the answer is no completion; check base_url: '<!doctype html>",
         ),
-        ("text/plain", b"upstream connect error", "the answer is no completion: 'upstream connect error'"),
-        ("text/plain", b"d", "the answer is no completion: 'd'"),
+        (
+            "text/plain",
+            b"upstream connect error",
+            "the answer is no completion; check base_url: 'upstream connect error'",
+        ),
+        ("text/plain", b"d", "the answer is no completion; check base_url: 'd'"),
         ("application/json", b"", "the answer is no completion"),
         ("application/json", b'{"choices": [', "the answer is no JSON"),
         ("application/json", b'{"detail": "x"}', "the answer is no completion"),

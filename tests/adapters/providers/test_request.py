@@ -119,6 +119,14 @@ def test_credentials(options: dict[str, Any], sent: dict[str, str]) -> None:
     assert headers_of(endpoint, profile_of(endpoint)) == fixed | sent
 
 
+@pytest.mark.parametrize("key", ["key\n", "kéy", "k\0"])
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(key: str) -> None:
+    endpoint = ModelEndpoint("m", "openai", "m", None, key)
+    with pytest.raises(Invalid) as caught:
+        headers_of(endpoint, profile_of(endpoint))
+    assert key not in str(caught.value)
+
+
 def test_no_key_no_credential() -> None:
     endpoint = ModelEndpoint("m", "openai", "m")
     assert "Authorization" not in headers_of(endpoint, profile_of(endpoint))
@@ -170,6 +178,7 @@ def test_a_base_url_that_cannot_be_used(base_url: str) -> None:
         ({"headers": {"X Y": "z"}}, [("/options/headers/X Y", "invalid")]),
         ({"headers": {"a/b~c": "z"}}, [("/options/headers/a~1b~0c", "invalid")]),
         ({"headers": {"X": "a\r\nb"}}, [("/options/headers/X", "invalid")]),
+        ({"headers": {"X": "é"}}, [("/options/headers/X", "invalid")]),
         ({"headers": {"Host": "h"}}, [("/options/headers/Host", "invalid")]),
         ({"headers": []}, [("/options/headers", "invalid")]),
         ({"extra_body": {"model": "m"}}, [("/options/extra_body/model", "invalid")]),
