@@ -40,13 +40,14 @@ class NotAllowed(OSError):
     """Raised inside aiohttp in the place of a socket; comes out as `AddressRefused`."""
 
 
-CLIENT_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError)
-"""What aiohttp lets out."""
+CLIENT_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, UnicodeError)
+"""What aiohttp lets out; the last one for a name that no name server can be asked for."""
 
 _TRUE_CLASSES: Final[tuple[tuple[type[BaseException], type[httpx.TransportError]], ...]] = (
     (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
     (TimeoutError, httpx.ReadTimeout),
     (aiohttp.ClientConnectorDNSError, DnsError),
+    (UnicodeError, DnsError),
     (aiohttp.ClientSSLError, TlsError),
     (ssl.SSLError, TlsError),
     (aiohttp.ServerFingerprintMismatch, TlsError),

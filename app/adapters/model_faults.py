@@ -23,14 +23,14 @@ DETAIL_CHARS: Final = 16_000
 _MASK: Final = "[redacted]"
 
 _CONNECTION: Final[tuple[tuple[type[httpx.HTTPError], FaultKind, str, str], ...]] = (
-    (TlsError, FaultKind.TLS, "tls_error", "the TLS handshake failed"),
+    (TlsError, FaultKind.TLS, "tls_error", "the TLS handshake failed; check base_url and the certificate"),
     (AddressRefused, FaultKind.INTERNAL, "address_refused", "the model server's address is not allowed"),
-    (DnsError, FaultKind.NETWORK, "dns_error", "the model server's name has no address"),
+    (DnsError, FaultKind.NETWORK, "dns_error", "the model server's name has no address; check base_url"),
     (
         httpx.ConnectTimeout,
         FaultKind.NETWORK,
         "connect_timeout",
-        "the model server did not take the connection",
+        "the model server did not take the connection; check that it runs at base_url",
     ),
     (httpx.ConnectError, FaultKind.NETWORK, "connect_error", "no connection to the model server"),
     (httpx.ReadTimeout, FaultKind.NETWORK, "read_timeout", "the model server fell silent"),
@@ -52,10 +52,23 @@ def connection_fault(error: httpx.TransportError) -> Fault:
     kind, word, message = next(row[1:] for row in _CONNECTION if isinstance(error, row[0]))
     cause = error.__cause__
     if isinstance(cause, aiohttp.ClientConnectorError) and cause.os_error.errno == errno.ECONNREFUSED:
-        word, message = "connection_refused", "the model server refused the connection"
+        word = "connection_refused"
+        message = "the model server refused the connection; check that it runs at base_url"
     if not isinstance(error, httpx.TimeoutException):  # whose words would add nothing but the URL
-        message = f"{message}: {_cut(str(error), EXCERPT_CHARS)}"
+        message = f"{message}: {_cut(' '.join(str(error).split()), EXCERPT_CHARS)}"
     return Fault(kind, message, type=word)
+
+
+def _hint(status: int) -> str:
+    """What to do about a status where the server does not say it."""
+    match status:
+        case 401 | 403:
+            return "check the model's API key"
+        case 404 | 405:
+            return "check base_url and the model's name"
+        case _ if 300 <= status < 400:
+            return "redirects are not followed: check base_url"
+    return ""
 
 
 def status_fault(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Fault:
@@ -65,9 +78,12 @@ def status_fault(status: int, headers: Mapping[str, str], body: bytes, now: date
     detail = _rest_of(error)
     if request_id := headers.get("x-request-id") or headers.get("request-id"):
         detail["request_id"] = request_id[:EXCERPT_CHARS]
+    message = f"HTTP {status}: {words}" if words else f"the model server answered with HTTP status {status}"
+    if not isinstance(error, dict) and (hint := _hint(status)):
+        message = f"{message} ({hint})"
     return Fault(
         FaultKind.STATUS,
-        f"HTTP {status}: {words}" if words else f"the model server answered with HTTP status {status}",
+        message,
         type=_type(error) or "http_status",
         status=status,
         provider_code=_code(error),
@@ -86,6 +102,11 @@ def error_object_fault(error: Any) -> Fault:
         provider_code=_code(error),
         detail=_rest_of(error),
     )
+
+
+def no_completion(seen: bytes) -> Fault:
+    """Something else in the place of an answer."""
+    return malformed("the answer is no completion; check base_url", seen)
 
 
 def malformed(message: str, seen: bytes = b"", *, type: str = "malformed") -> Fault:

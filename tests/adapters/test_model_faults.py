@@ -62,6 +62,23 @@ def test_an_error_status_keeps_the_servers_words(body: Any, message: str, type: 
     assert (fault.message, fault.type, fault.provider_code) == (message, type, code)
 
 
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        (302, "redirects are not followed: check base_url"),
+        (401, "check the model's API key"),
+        (404, "check base_url and the model's name"),
+    ],
+)
+def test_a_status_that_the_server_does_not_explain_says_what_to_check(code: int, hint: str) -> None:
+    for body, words in (
+        (b"", f"the model server answered with HTTP status {code} ({hint})"),
+        (b"<html>no", f"HTTP {code}: <html>no ({hint})"),
+        (b'{"error": {"message": "no"}}', f"HTTP {code}: no"),
+    ):
+        assert status_fault(code, {}, body, NOW).message == words
+
+
 def test_the_servers_request_id_is_kept() -> None:
     assert status(b"", x_request_id="req-7").detail == {"request_id": "req-7"}
 

@@ -82,7 +82,8 @@ def silence(session: Standing, kind: str, now_ms: float) -> Iterator[Effect]:
             yield from _initial_limit(session)
     event = TimeoutTriggered(kind, elapsed_ms=limit_ms, configured_ms=limit_ms)
     yield event.then(Callback("on_timeout", (kind, limit_ms / 1000)))
-    yield from fail(session, Failure(trouble, f"nothing came for {limit_ms} ms"), now_ms)
+    message = f"nothing of the answer came for {limit_ms} ms, the limit timeout.{kind}_token_ms"
+    yield from fail(session, Failure(trouble, message), now_ms)
 
 
 def conclude(session: Standing, now_ms: float, *, end_mark: bool = False) -> Iterator[Effect]:
