@@ -41,11 +41,16 @@ def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
     app.state.services = services
     problems.install(app)
     app.add_exception_handler(AnsweredBefore, on_answered_before)
-    found: list[APIRoute] = []
-    for router in discover(routes, "router").values():
-        # Taken over as they are: including a router costs a second matching at each request.
-        app.router.routes.extend(router.routes)
-        found += [route for route in router.routes if isinstance(route, APIRoute)]
+    found = [
+        route
+        for router in discover(routes, "router").values()
+        for route in router.routes
+        if isinstance(route, APIRoute)
+    ]
+    # They are tried one after the other, at some 3 µs each: the busy addresses are long ones. And they are
+    # taken over as they are, because an included router is matched a second time.
+    found.sort(key=lambda route: -route.path.count("/"))
+    app.router.routes[:0] = found
     app.openapi = _once(lambda: describe(app, found))  # type: ignore[method-assign]
     return app
 
