@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A slow example on a busy machine is no failure of ours; pytest's own timeout bounds what hangs.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 pytest_plugins = ["tests.support.postgres", "tests.support.database", "tests.support.service"]
 
