@@ -15,7 +15,7 @@ from app.adapters.db.migrate import migrate
 from app.adapters.embedded.errors import EmbeddedError
 from app.adapters.logs import configure_logs
 from app.first_job import FirstJob, StepFailed
-from app.launch import Server, bound, complain, database, local_model, say, serve, url_of
+from app.launch import bound, complain, database, local_model, say, serve, url_of
 from app.settings import BadSettings, Settings, load_settings
 
 EXAMPLE_TOOLS = "examples.tools"
@@ -79,9 +79,9 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _serve(options: argparse.Namespace) -> int:
     settings = _settings(options)
     configure_logs(form=settings.log_format, level=settings.log_level)
-    with bound(settings) as listener, database(settings) as database_url:
+    with bound(settings) as listener, database(settings) as data:
         say(f"Branchline {__version__} on {url_of(listener)}")
-        serve(settings, listener, database_url)
+        serve(settings, listener, data)
     return 0
 
 
@@ -93,22 +93,21 @@ def _run(options: argparse.Namespace) -> int:
     if EXAMPLE_TOOLS not in settings.tool_modules:
         settings = settings.model_copy(update={"tool_modules": (*settings.tool_modules, EXAMPLE_TOOLS)})
     outcome = [0]
-    with bound(settings) as listener, database(settings) as database_url, local_model(settings) as models:
+    with bound(settings) as listener, database(settings) as data, local_model(settings) as model:
         url = url_of(listener)
 
-        def first_job(server: Server) -> None:
+        def first_job() -> bool:
             say(f"Branchline {__version__} on {url}, after {time.monotonic() - began:.1f} s")
             try:
-                branch = FirstJob(url, models.name, say).perform()
+                branch = FirstJob(url, model.name, say).perform()
             except StepFailed as failure:
                 say(f"The first job failed: {failure}")
                 outcome[0] = 1
             else:
                 say(_what_to_try(url, branch))
-            if options.exit:
-                server.stop()
+            return not options.exit
 
-        serve(settings, listener, database_url, models=models.offered, once_up=first_job)
+        serve(settings, listener, data, model=model, once_up=first_job)
     return outcome[0]
 
 

@@ -10,8 +10,8 @@ import httpx
 
 Say = Callable[[str], None]
 
-INSTRUCTION = "What is 19 + 23? Use the tool `add` to find out."
-SYSTEM = "You answer questions with the help of tools. Ask for a tool call instead of guessing."
+INSTRUCTION = "Call the tool add once with a = 19 and b = 23."
+"""As plain as the smallest of models needs it."""
 TOOL = "add"
 TIMEOUT_S = 120.0
 
@@ -41,7 +41,7 @@ class FirstJob:
         say = self._say
         branch = self._post(
             "/v1/branches",
-            {"name": "first job", "system": SYSTEM, "chat_model": self._model, "tools": [TOOL]},
+            {"name": "first job", "chat_model": self._model, "tools": [TOOL]},
         )["id"]
         say(f"1. A branch                 {branch}")
         say(f"2. Operate, with a tool     {INSTRUCTION}")

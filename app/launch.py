@@ -7,15 +7,20 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 import uvicorn
 import uvloop
 
+from app.adapters.embedded.errors import LocalModelMissing
+from app.adapters.embedded.model import EmbeddedModel
 from app.adapters.embedded.postgres import EmbeddedPostgres
+from app.adapters.embedded.supervise import keep_alive
+from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
 from app.services.models import OperatorModels
 from app.settings import BadSettings, Settings
@@ -23,6 +28,9 @@ from app.wiring import application
 
 Say = Callable[[str], None]
 
+log = structlog.get_logger("launch")
+
+MODEL = "SmolLM2-135M-Instruct"
 DRAIN_S = 15
 """How long open connections may last after the service was told to stop."""
 
@@ -32,24 +40,43 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+@dataclass(frozen=True, slots=True)
+class LocalDatabase:
+    """Where the data is."""
+
+    url: str
+    server: EmbeddedPostgres | None
+    """None for a database that somebody else runs."""
+
+
 @contextlib.contextmanager
-def database(settings: Settings) -> Iterator[str]:
-    """The database's URL: the given one, or that of the embedded server, which runs for the block."""
+def database(settings: Settings) -> Iterator[LocalDatabase]:
+    """The given database, or the embedded server, which runs for the block."""
     if settings.database_url is not None:
-        yield settings.database_url.get_secret_value()
+        yield LocalDatabase(settings.database_url.get_secret_value(), None)
         return
-    say(f"Starting the embedded Postgres in {settings.data_dir} ...")
+    say(f"Starting the embedded Postgres in {settings.data_dir}")
     with EmbeddedPostgres(settings.data_dir / "postgres", say=say) as server:
-        yield server.url
+        yield LocalDatabase(server.url, server)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """The model that `branchline run` brings along."""
+    """The model that `branchline run` brings along, for trying out."""
 
     name: str
     offered: OperatorModels
+    engine: EmbeddedModel | None
+    """None where a script takes the model's place."""
 
+
+ENGINE_OPTIONS = {
+    "native_tools": False,
+    "schema_profile": "llama.cpp",
+    "extra_body": {"max_tokens": 512},  # so small a model does not always find an end
+}
+PATIENCE = {"timeout": {"initial_token_ms": 60_000, "inter_token_ms": 30_000}}
+"""The small model reads a long prompt at a few hundred tokens a second, and may wait for a free slot."""
 
 SCRIPT = {
     "streams": [
@@ -75,10 +102,26 @@ SCRIPT = {
 
 @contextlib.contextmanager
 def local_model(settings: Settings) -> Iterator[LocalModel]:
-    """A model for trying out, which runs for the block."""
+    """A model for trying out, which runs for the block: a small real one, or a script where it is missing."""
     offered = OperatorModels()
-    offered.add("scripted", ModelEndpoint("scripted", "scripted", "scripted", options=SCRIPT))
-    yield LocalModel("scripted", offered)
+    engine = EmbeddedModel(settings.model_weights, log=settings.data_dir / "model.log", say=say)
+    try:
+        engine.start()
+    except LocalModelMissing as missing:
+        say(f"{missing} Until then a script takes the model's place.")
+        offered.add("scripted", ModelEndpoint("scripted", "scripted", "scripted", options=SCRIPT))
+        yield LocalModel("scripted", offered, None)
+        return
+    with contextlib.ExitStack() as stack:
+        stack.callback(engine.stop)
+        spec = ModelSpec("local", "openai", MODEL, options=ENGINE_OPTIONS, lifecycle=PATIENCE)
+        offered.add(
+            "local",
+            lambda: ModelEndpoint("local", "openai", MODEL, engine.base_url, engine.api_key, ENGINE_OPTIONS),
+            lifecycle=PATIENCE,
+            spec=spec,
+        )
+        yield LocalModel("local", offered, engine)
 
 
 def bound(settings: Settings) -> socket.socket:
@@ -134,41 +177,68 @@ class Server(uvicorn.Server):
             self.up.set()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """A signal to stop."""
-        self._on_stop()
-        super().handle_exit(sig, frame)
+        """A signal to stop. Uvicorn's own handler would raise it again when the server has ended, before the
+        rest of the process is put away.
+        """
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.stop()
 
     def stop(self) -> None:
-        """Stop as if by a signal."""
-        self.handle_exit(signal.SIGTERM, None)
+        """Stop serving; from the event loop's thread."""
+        self.should_exit = True
+        self._on_stop()
 
 
 def serve(
     settings: Settings,
     listener: socket.socket,
-    database_url: str,
+    data: LocalDatabase,
     *,
-    models: OperatorModels | None = None,
-    once_up: Callable[[Server], None] | None = None,
+    model: LocalModel | None = None,
+    once_up: Callable[[], bool] | None = None,
 ) -> None:
-    """Serve on `listener` until told to stop; `once_up` is run in a thread as soon as requests are answered.
+    """Serve on `listener` until told to stop; `once_up` is run in a thread as soon as requests are answered,
+    and says whether to go on.
 
     Raises BadSettings, and what keeps the database from being reached.
     """
 
     async def running() -> None:
-        async with application(settings, database_url, models) as made:
+        offered = model.offered if model is not None else None
+        async with application(settings, data.url, offered) as made, _kept_alive(data, model):
             server = Server(made.app, made.closing.set)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             up = asyncio.create_task(server.up.wait())
             await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
-            if server.started and once_up is not None:
-                await asyncio.to_thread(once_up, server)
+            if server.started and once_up is not None and not await asyncio.to_thread(once_up):
+                server.stop()
             await serving
             up.cancel()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(running())
+
+
+@contextlib.asynccontextmanager
+async def _kept_alive(data: LocalDatabase, model: LocalModel | None) -> AsyncIterator[None]:
+    """Bring embedded parts back when they die or hang."""
+    kept: list[asyncio.Task[None]] = []
+    if (server := data.server) is not None:
+
+        async def revive() -> None:
+            await asyncio.to_thread(server.revive)
+
+        kept.append(asyncio.create_task(keep_alive(server.is_ready, revive, log.warning)))
+    if model is not None and (engine := model.engine) is not None:
+        kept.append(asyncio.create_task(keep_alive(engine.is_ready, engine.revive, log.warning)))
+    try:
+        yield
+    finally:
+        for task in kept:
+            task.cancel()
+        if kept:
+            await asyncio.wait(kept)
 
 
 def complain(error: Exception) -> int:

@@ -111,6 +111,8 @@ class Settings(BaseSettings):
     wait_max_s: float = Field(55, gt=0)
     """How long it may wait at most."""
 
+    model_weights: Path | None = None
+    """A GGUF file for the small local model of `branchline run`, in place of the one that comes with it."""
     tool_modules: Words = ()
     """Python modules that declare tools in a list `TOOLS`."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)

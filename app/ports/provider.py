@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -70,3 +70,5 @@ class Capabilities:
 
     tools: bool = True
     response_schema: bool = True
+    project_schema: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
+    """What the endpoint can safely be asked to enforce of a schema, None of it where that is nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -147,7 +147,12 @@ class _Operation:
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
         takes = self._outside.providers[endpoint.provider].capabilities(endpoint)
-        return ask_for(self._params, tools, takes_tools=takes.tools, takes_schema=takes.response_schema)
+        asking = ask_for(self._params, tools, takes_tools=takes.tools, takes_schema=takes.response_schema)
+        if asking.native_schema is None or takes.project_schema is None:
+            return asking
+        fitted = takes.project_schema(asking.native_schema)
+        shown = asking.native_schema if fitted is None else None
+        return replace(asking, native_schema=fitted, shown_schema=shown)
 
     @property
     def _answering(self) -> Asking:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import httpx
 from pydantic import AfterValidator, Field
@@ -73,6 +73,8 @@ class Profile(Options):
     """Whether the endpoint takes a JSON Schema as `response_format`."""
     strict_schema: bool = False
     """Whether the schema is sent with `strict: true`, which OpenAI allows for a part of JSON Schema only."""
+    schema_profile: Literal["llama.cpp"] | None = None
+    """The engine whose limits a schema has to be fitted to; answers are checked against the whole schema."""
     include_usage: bool = True
     """Whether usage is asked for with `stream_options`."""
     inline_think_tags: bool = False

@@ -19,6 +19,7 @@ from app.core.chunks import Chunk
 from app.core.errors import Invalid
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.json_text import NotJson
+from app.core.operate.project_schema import fit_schema
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 
 ERROR_BODY_BYTES: Final = 64 * 1024
@@ -54,7 +55,11 @@ class OpenAIProvider:
     def capabilities(self, endpoint: ModelEndpoint) -> Capabilities:
         """Both, unless the options say otherwise."""
         profile = profile_of(endpoint)
-        return Capabilities(tools=profile.native_tools, response_schema=profile.native_schema)
+        return Capabilities(
+            tools=profile.native_tools,
+            response_schema=profile.native_schema,
+            project_schema=fit_schema if profile.schema_profile == "llama.cpp" else None,
+        )
 
     @asynccontextmanager
     async def open(self, opening: Opening) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
