@@ -69,6 +69,7 @@ class EmbeddedModel:
                 "`pip install 'branchline[local-model]'`."
             )
         self._say(f"Loading the local model {weights.stem}")
+        self._end()
         self._stopped = False
         self._await_address(self._spawn(weights))
 

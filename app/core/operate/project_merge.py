@@ -74,7 +74,7 @@ def _merge_plain(first: Schema, second: Schema, definitions: Mapping[str, Schema
 
 
 def _tidied(schema: Schema) -> Schema:
-    """Without keywords of other types, bounds that exclude each other, and what a tuple leaves no room for."""
+    """Without keywords of other types, bounds that exclude each other, and items beside a tuple."""
     types = _names(schema.get("type", []))
     dropped = {
         keyword for kind, keywords in _OF_TYPE.items() if types and kind not in types for keyword in keywords
