@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app import __version__
-from app.adapters.db.engine import make_engine
-from app.adapters.db.migrate import migrate
+from app.adapters.db.projects import PostgresProjects
 from app.adapters.embedded.errors import EmbeddedError
 from app.adapters.logs import configure_logs
+from app.core.access import ALL_SCOPES, Principal, Scope
 from app.first_job import FirstJob, StepFailed
-from app.launch import bound, complain, database, local_model, say, serve, url_of
+from app.launch import bound, complain, database, local_model, say, say_aside, serve, url_of
 from app.settings import BadSettings, Settings, load_settings
+from app.wiring import HOME, ground, keys_of, openapi_document
 
 EXAMPLE_TOOLS = "examples.tools"
 
@@ -30,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BadSettings, EmbeddedError) as error:
         return complain(error)
     except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has seen enough
         return 0
 
 
@@ -50,10 +56,20 @@ def _parser() -> argparse.ArgumentParser:
     migrated = commands.add_parser("migrate", help="bring the database to this version's tables")
     migrated.set_defaults(command=_migrate)
 
+    keys = commands.add_parser("keys", help="make API keys")
+    actions = keys.add_subparsers(title="actions", required=True)
+    make = actions.add_parser("create", help="make a key and print it, once")
+    make.add_argument("--project", default=HOME, help="the key's project, made if there is none of the name")
+    make.add_argument("--name", default="cli", help="what the key is called")
+    make.add_argument("--scopes", default="read,run", help=f"of {', '.join(Scope)}, separated by commas")
+    make.add_argument("--data-dir", type=Path, help="folder of the embedded database and the secret key")
+    make.set_defaults(command=_make_key)
+
     document = commands.add_parser("openapi", help="print the OpenAPI document")
     document.set_defaults(command=_openapi)
 
     doctor = commands.add_parser("doctor", help="print the effective settings")
+    _add_places(doctor)
     doctor.set_defaults(command=_doctor)
     return parser
 
@@ -122,32 +138,56 @@ Try:
 Ctrl-C stops it."""
 
 
-def _migrate(_: argparse.Namespace) -> int:
-    settings = load_settings()
+def _database_url(settings: Settings) -> str:
     if settings.database_url is None:
-        raise BadSettings("DATABASE_URL has to be set.")
-    url = settings.database_url.get_secret_value()
+        raise BadSettings("DATABASE_URL has to be set for this command.")
+    return settings.database_url.get_secret_value()
+
+
+def _migrate(_: argparse.Namespace) -> int:
+    url = _database_url(load_settings())
 
     async def work() -> None:
-        engine = make_engine(url)
-        try:
-            await migrate(engine, now_ms=time.time_ns() // 1_000_000)
-        finally:
-            await engine.dispose()
+        async with ground(url):
+            say("The database has this version's tables.")
 
     asyncio.run(work())
-    say("The database has this version's tables.")
+    return 0
+
+
+def _make_key(options: argparse.Namespace) -> int:
+    """Make an API key in the name of the operator and show it, once."""
+    settings = _settings(options)
+    scopes = [Scope(name) for name in options.scopes.split(",")]
+
+    async def work(url: str) -> None:
+        async with ground(url) as on:
+            project = await PostgresProjects(on.database, on.ids).ensure(options.project)
+            operator = Principal(project.id, None, ALL_SCOPES)
+            made = await keys_of(on, settings).create(
+                operator, project.id, name=options.name, scopes=scopes, expires_at=None
+            )
+        key, text = made
+        say(text)
+        say_aside(
+            f"Key {key.id} of project {project.name!r}, scopes {', '.join(key.scopes)}. It is shown only now. "
+            "From its next start the service asks every request for a key."
+        )
+
+    with database(settings, say_aside) as data:
+        asyncio.run(work(data.url))
     return 0
 
 
 def _openapi(_: argparse.Namespace) -> int:
-    raise BadSettings("not yet")
+    say(json.dumps(openapi_document(), indent=2))
+    return 0
 
 
-def _doctor(_: argparse.Namespace) -> int:
-    settings = load_settings()
-    for name, value in settings.model_dump().items():
-        say(f"{name} = {value}")
+def _doctor(options: argparse.Namespace) -> int:
+    """The settings as they count; secrets are only said to be there."""
+    for name, value in _settings(options).model_dump(mode="json").items():
+        say(f"{name} = {json.dumps(value)}")
     return 0
 
 

@@ -40,6 +40,11 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
+def say_aside(line: str) -> None:
+    """The same on standard error, for commands whose output is a result."""
+    print(line, file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True, slots=True)
 class LocalDatabase:
     """Where the data is."""
@@ -50,7 +55,7 @@ class LocalDatabase:
 
 
 @contextlib.contextmanager
-def database(settings: Settings) -> Iterator[LocalDatabase]:
+def database(settings: Settings, say: Say = say) -> Iterator[LocalDatabase]:
     """The given database, or the embedded server, which runs for the block."""
     if settings.database_url is not None:
         yield LocalDatabase(settings.database_url.get_secret_value(), None)
@@ -243,7 +248,7 @@ async def _kept_alive(data: LocalDatabase, model: LocalModel | None) -> AsyncIte
 
 def complain(error: Exception) -> int:
     """Say what is wrong, for the exit status 2."""
-    print(f"branchline: {error}", file=sys.stderr, flush=True)
+    say_aside(f"branchline: {error}")
     return 2
 
 

@@ -143,95 +143,136 @@ class Application:
     """To be set when the service is about to stop: open streams then end, to be resumed elsewhere."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What everything else stands on."""
+
+    url: str
+    engine: AsyncEngine
+    database: Database
+    clock: Clock
+    ids: IdSource
+
+
+@asynccontextmanager
+async def ground(database_url: str) -> AsyncIterator[Ground]:
+    """A migrated database, for the block."""
+    clock = SystemClock()
+    engine = make_engine(database_url)
+    try:
+        await migrate(engine, now_ms=clock.wall_ms())
+        yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
+    finally:
+        await engine.dispose()
+
+
+def keys_of(on: Ground, settings: Settings) -> Keys:
+    """The API keys; without a secret in the settings it is the one kept in the data directory."""
+    secret = settings.secret_key.get_secret_value() if settings.secret_key else secret_in(settings.data_dir)
+    return Keys(PostgresKeys(on.database, on.ids), on.clock, pepper=secret)
+
+
 @asynccontextmanager
 async def application(
-    settings: Settings, database_url: str, operator_models: OperatorModels | None = None
+    settings: Settings, database_url: str, operators: OperatorModels | None = None
 ) -> AsyncIterator[Application]:
     """The service for the length of the block: migrated, connected, executing runs.
 
-    Raises BadSettings for settings that cannot be served with.
+    `operators` are models beside those of the settings. Raises BadSettings for settings that cannot be
+    served with.
     """
-    clock, ids = SystemClock(), Uuid7Ids()
-    engine = make_engine(database_url)
-    database = Database(engine)
-    tools = PythonTools(load_tools(settings.tool_modules))
-    catalog = PythonCatalog(tools)
-    operators = operator_models or OperatorModels()
     async with AsyncExitStack() as stack:
+        tools = PythonTools(load_tools(settings.tool_modules))
         stack.callback(tools.close)
-        stack.push_async_callback(engine.dispose)
-        client = await stack.enter_async_context(model_client())
-        known = all_providers(client)
-        await migrate(engine, now_ms=clock.wall_ms())
-        home = await PostgresProjects(database, ids).ensure(HOME)
-        has_keys = await PostgresKeys(database, ids).any()
+        catalog = PythonCatalog(tools)
+        on = await stack.enter_async_context(ground(database_url))
+        home = await PostgresProjects(on.database, on.ids).ensure(HOME)
+        has_keys = await PostgresKeys(on.database, on.ids).any()
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
-        for name, model in settings.models.items():
-            operators.add(
-                name,
-                model.endpoint(name, os.environ),
-                lifecycle=model.lifecycle.level() if model.lifecycle else None,
-            )
-        models = Models(
-            PostgresModels(database, ids),
-            clock,
-            providers=known,
-            operator=operators,
-            addresses=AddressRule(private=development, allowed=settings.allowed_hosts),
-            exposed={name: os.environ.get(name) for name in settings.exposed_env},
-        )
+        known = all_providers(await stack.enter_async_context(model_client()))
+        models = _models(on, settings, operators or OperatorModels(), known, development=development)
         made = machinery(
             database_url,
             lease_ms=settings.lease_ms,
-            clock=clock,
-            ids=ids,
+            clock=on.clock,
+            ids=on.ids,
             models=models,
             known_providers=known,
             tools=tools,
             catalog=catalog,
             lifecycle=settings.lifecycle.level() if settings.lifecycle else None,
         )
-        checks = DatabaseChecks(engine, clock)
-
-        async def recording() -> str | None:
-            return "the database is away; runs are paused" if made.recorder.paused else None
-
-        pepper = (
-            settings.secret_key.get_secret_value() if settings.secret_key else secret_in(settings.data_dir)
-        )
-        keys = Keys(PostgresKeys(database, ids), clock, pepper=pepper)
-        bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
-        services = Services(
-            ids=ids,
-            gatekeeper=Gatekeeper(keys, home=home.id, development=development, bootstrap_key=bootstrap),
-            keys=keys,
-            projects=Projects(PostgresProjects(database, ids)),
-            branches=Branches(PostgresBranches(database, ids), models, catalog),
-            models=models,
-            tools=catalog,
-            edge=Edge(
-                development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__
-            ),
-            readiness={
-                "database": checks.migrated,
-                "partitions": checks.partitions,
-                "recorder": recording,
-            },
-        )
-        app = build_app(services)
-        closing = asyncio.Event()
-        app.state.running = Running(
+        app = build_app(_services(on, settings, made, models, catalog, home=home.id, development=development))
+        running = app.state.running = Running(
             made.runs,
             made.store,
-            PostgresListings(database),
+            PostgresListings(on.database),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
-            closing,
         )
-        await stack.enter_async_context(working(made, engine, clock))
-        yield Application(app, made.recorder, development, closing)
+        await stack.enter_async_context(working(made, on.engine, on.clock))
+        yield Application(app, made.recorder, development, running.closing)
+
+
+def _models(
+    on: Ground,
+    settings: Settings,
+    operators: OperatorModels,
+    known: Mapping[str, Provider],
+    *,
+    development: bool,
+) -> Models:
+    for name, model in settings.models.items():
+        level = model.lifecycle.level() if model.lifecycle else None
+        operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
+    return Models(
+        PostgresModels(on.database, on.ids),
+        on.clock,
+        providers=known,
+        operator=operators,
+        addresses=AddressRule(private=development, allowed=settings.allowed_hosts),
+        exposed={name: os.environ.get(name) for name in settings.exposed_env},
+    )
+
+
+def _services(
+    on: Ground,
+    settings: Settings,
+    made: Machinery,
+    models: Models,
+    catalog: ToolCatalog,
+    *,
+    home: UUID,
+    development: bool,
+) -> Services:
+    keys = keys_of(on, settings)
+    bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
+    checks = DatabaseChecks(on.engine, on.clock)
+
+    async def recording() -> str | None:
+        return "the database is away; runs are paused" if made.recorder.paused else None
+
+    return Services(
+        ids=on.ids,
+        gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
+        keys=keys,
+        projects=Projects(PostgresProjects(on.database, on.ids)),
+        branches=Branches(PostgresBranches(on.database, on.ids), models, catalog),
+        models=models,
+        tools=catalog,
+        edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
+        readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
+    )
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI document, which needs no services behind it."""
+    unused: Any = None
+    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused)
+    services.edge = Edge(version=__version__)
+    return build_app(services).openapi()
 
 
 @asynccontextmanager
