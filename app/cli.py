@@ -170,8 +170,8 @@ def _make_key(options: argparse.Namespace) -> int:
         key, text = made
         say(text)
         say_aside(
-            f"Key {key.id} of project {project.name!r}, scopes {', '.join(key.scopes)}. It is shown only now. "
-            "From its next start the service asks every request for a key."
+            f"Key {key.id} of project {project.name!r}, scopes {', '.join(key.scopes)}. It is shown only "
+            "now. From its next start the service asks every request for a key."
         )
 
     with database(settings, say_aside) as data:

@@ -1,0 +1,200 @@
+"""The service as a process: killed, stopped, started again on the same data."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.polling import until
+from tests.support.service import frames
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).resolve().parents[2]
+ENDLESS: list[dict[str, Any]] = [{"text": "one "}, {"text": "two "}, {"wait_ms": 600_000}, {"end": "stop"}]
+
+
+class Process:
+    """`branchline serve` in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
+        self.process = process
+        self.http = client
+
+    async def started(self, branch: str, kind: str, body: dict[str, Any]) -> str:
+        """Start a run and do not wait for it; its id."""
+        answer = await self.http.post(
+            f"/v1/branches/{branch}/{kind}", json=body, headers={"Prefer": "respond-async"}
+        )
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    async def follow(self, run_id: str, last: str) -> list[dict[str, Any]]:
+        """The events of a run up to the first one of a type."""
+        seen = []
+        async with self.http.stream(
+            "GET", f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
+        ) as answer:
+            async for frame in frames(answer.aiter_lines()):
+                if frame.event == "stream.end":
+                    break
+                seen.append(frame.data)
+                if frame.event == last:
+                    break
+        return seen
+
+
+@asynccontextmanager
+async def serving(database_url: str, data_dir: Path, **environment: str) -> AsyncIterator[Process]:
+    """A process that serves on a free port, for the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": database_url,
+            "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
+            "BRANCHLINE_LEASE_MS": "1000",
+            **environment,
+        },
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+        try:
+            await _ready(process, client)
+            yield Process(process, client)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
+    for _ in range(3_000):
+        assert process.returncode is None, "the service did not start"
+        try:
+            if (await client.get("/readyz")).status_code == 200:
+                return
+        except httpx.TransportError:
+            await asyncio.sleep(0.02)
+    raise AssertionError("the service did not become ready")
+
+
+async def _branch(service: Process) -> str:
+    await service.http.put(
+        "/v1/models/endless",
+        json={
+            "provider": "scripted",
+            "model": "endless",
+            "options": {"streams": [{"attempts": [ENDLESS]}]},
+            "lifecycle": {"timeout": None},
+        },
+    )
+    answer = await service.http.post("/v1/branches", json={"chat_model": "endless"})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_no_run_is_left_running_when_its_process_is_killed(database_url: str, tmp_path: Path) -> None:
+    async with serving(database_url, tmp_path) as first:
+        talking, acting = await _branch(first), await _branch(first)
+        streamed = await first.started(talking, "operate", {"instruction": "talk"})
+        queued = await first.started(talking, "act", {"requests": {"function": "nothing", "arguments": {}}})
+        called = await first.started(acting, "act", {"requests": {"function": "forever", "arguments": {}}})
+        seen = await first.follow(streamed, "TOKEN")
+        await first.follow(called, "TOOL_START")
+        first.process.kill()
+        await first.process.wait()
+    async with serving(database_url, tmp_path) as second:
+        events = await second.follow(streamed, "")
+        assert events[: len(seen)] == seen
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+        assert events[-1]["type"] == "RUN_FAILED"
+        run = (await second.http.get(f"/v1/runs/{streamed}")).json()
+        assert (run["status"], run["error"]["code"]) == ("failed", "PROCESS_LOST")
+        assert (await second.follow(queued, ""))[-1]["type"] == "RUN_COMPLETED"
+        assert (await second.follow(called, ""))[-1]["type"] == "RUN_FAILED"
+        (call,) = (await second.http.get(f"/v1/function-calls?run_id={called}")).json()["data"]
+        assert (call["status"], call["execution"]["error"]["error"]) == ("aborted", "OUTCOME_UNKNOWN")
+        messages = (await second.http.get(f"/v1/branches/{acting}/messages?order=asc")).json()["data"]
+        assert [message["kind"] for message in messages] == ["action_request", "action_response"]
+        assert messages[0]["content"]["action_response_id"] == messages[1]["id"]
+
+
+async def test_a_stop_ends_streams_resumably_and_the_process_cleanly(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with serving(database_url, tmp_path) as service:
+        run = await service.started(await _branch(service), "operate", {"instruction": "talk"})
+        watching = asyncio.create_task(service.follow(run, ""))
+        await service.follow(run, "TOKEN")
+        service.process.send_signal(signal.SIGTERM)
+        seen = await watching
+        assert seen
+        assert seen[-1]["type"] != "RUN_COMPLETED"
+        assert await asyncio.wait_for(service.process.wait(), 60) == 0
+    async with serving(database_url, tmp_path) as again:
+        events = await again.follow(run, "")
+        assert events[: len(seen)] == seen
+        assert events[-1]["type"] in ("RUN_CANCELLED", "RUN_FAILED")
+
+
+async def test_three_processes_start_at_once_on_an_empty_database(postgres: Any, tmp_path: Path) -> None:
+    async with postgres.database() as url, asyncio.timeout(90):
+
+        async def one(number: int) -> str:
+            async with serving(url, tmp_path / str(number)) as service:
+                ready.append(number)
+                await until(lambda: len(ready) == 3, within_s=60)
+                return str((await service.http.get("/healthz")).json()["status"])
+
+        ready: list[int] = []
+        assert await asyncio.gather(*(one(number) for number in range(3))) == ["ok"] * 3
+
+
+async def test_an_address_in_use_is_said_in_a_line(database_url: str, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(tmp_path)),
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": database_url},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, complaint = await process.communicate()
+    assert process.returncode == 2
+    assert b"--port" in complaint
+    assert b"Traceback" not in complaint
+
+
+async def test_serving_others_without_a_key_is_refused(database_url: str, tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "app.cli", "serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", str(tmp_path)),
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, complaint = await process.communicate()
+    assert process.returncode == 2
+    assert b"BRANCHLINE_BOOTSTRAP_KEY" in complaint
