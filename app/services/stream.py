@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import structlog
 
@@ -51,6 +52,10 @@ class StreamDriver:
         self._attempt = 1
         self._fallback = 0
         self._held = False
+        self._nearer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when a limit has come nearer than the one that is waited for."""
+        self._awaited_ms: float | None = None
+        """The limit that is waited for."""
 
     async def run(self, effects: Sequence[Effect]) -> Finish:
         """From the effects of `Begin` to the end of the session. Raises LeaseLost and RecordRejected."""
@@ -72,14 +77,12 @@ class StreamDriver:
                             return control
                         case Ask():
                             raise NotImplementedError(f"nobody decides {control.kind!r}")
-                waits: set[asyncio.Future[object]] = set()
+                waits: set[asyncio.Future[Any]] = set()
                 if pump is not None:
-                    waits.add(pump)  # type: ignore[arg-type]
+                    waits.add(pump)
                 if not told:
-                    waits.add(stop)  # type: ignore[arg-type]
-                done, _ = await asyncio.wait(
-                    waits, timeout=self._until_deadline(), return_when=asyncio.FIRST_COMPLETED
-                )
+                    waits.add(stop)
+                done = await self._first_of(waits)
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -93,8 +96,27 @@ class StreamDriver:
         finally:
             await _ended(pump)
 
-    def _until_deadline(self) -> float | None:
+    async def _first_of(self, waits: set[asyncio.Future[Any]]) -> set[asyncio.Future[Any]]:
+        """Those that are done; none when a limit strikes, or comes nearer, before any is."""
+        if self._nearer.done():
+            self._nearer = asyncio.get_running_loop().create_future()
+        self._awaited_ms = deadline = self._machine.deadline_ms
+        done, _ = await asyncio.wait(
+            {*waits, self._nearer},
+            timeout=self._seconds_until(deadline),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        return done
+
+    def _look_at_limits(self) -> None:
+        """The answer may have ended the wait for its beginning, and begun a shorter one for what follows."""
         deadline = self._machine.deadline_ms
+        if deadline is None or self._nearer.done():
+            return
+        if self._awaited_ms is None or deadline < self._awaited_ms:
+            self._nearer.set_result(None)
+
+    def _seconds_until(self, deadline: float | None) -> float | None:
         if deadline is None:
             return None
         # While reading is held up by us, the limits on the model do not run.
@@ -138,6 +160,7 @@ class StreamDriver:
                             controls = self.record(effects)
                             if controls:
                                 return controls
+                    self._look_at_limits()
                     if self._log.backlog:
                         await self._catch_up()
             fault = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +122,7 @@ class Service:
 
     async def stream(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, json: Any = None
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncGenerator[Frame, None]:
         """The frames of an event stream, comments left out."""
         async with self.http.stream(
             method, path, json=json, headers={"Accept": "text/event-stream", **(headers or {})}
