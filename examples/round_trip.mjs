@@ -86,7 +86,7 @@ console.log(`branch     ${branch.id}`);
 const breaking = new AbortController();
 const text = new Text();
 const events = [];
-const instruction = "What is 19 + 23? Use the tool `add` to find out.";
+const instruction = "Call the tool add once with a = 19 and b = 23."; // as plain as a small model needs it
 const request = { instruction, actions: true, model_options: { temperature: 0 } };
 for await (const event of follow((headers) =>
   send("POST", `/v1/branches/${branch.id}/operate`, { body: request, headers, signal: breaking.signal }),

@@ -36,7 +36,7 @@ echo "branch     $branch"
 
 # Leave after the fifth event: the run goes on without us.
 stream "/v1/branches/$branch/operate" -d '{
-    "instruction": "What is 19 + 23? Use the tool `add` to find out.",
+    "instruction": "Call the tool add once with a = 19 and b = 23.",
     "actions": true,
     "model_options": {"temperature": 0}
 }' | sed '/^id: .*:5$/{n;n;n;q;}' >"$work/first"

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -219,10 +220,16 @@ async def test_the_first_commands_of_the_quickstart(served: Service, tmp_path: P
 
 @pytest.mark.anyio
 async def test_the_keys_of_the_quickstart(database_url: str, tmp_path: Path) -> None:
-    _, keys = client_blocks(DOCS / "quickstart.md")
-    first = "a bootstrap key for tests"
-    async with running(database_url, bootstrap_key=first) as service:
-        (out,) = await follow(service, keys, cwd=tmp_path, BRANCHLINE_BOOTSTRAP_KEY=first)
+    (making,) = (body for body in blocks(DOCS / "quickstart.md", "sh") if "keys create" in body)
+    *making_lines, serving = making.strip().splitlines()
+    assert serving == ".venv/bin/branchline serve --host 0.0.0.0"
+    script = "\n".join([*making_lines, 'echo "$BRANCHLINE_SECRET_KEY"'])
+    script = script.replace(".venv/bin/branchline", f"{sys.executable} -m app.cli")
+    out = await output_of("bash", "-euc", script, cwd=ROOT, DATABASE_URL=database_url)
+    admin, key, secret = out.splitlines()
+    _, using = client_blocks(DOCS / "quickstart.md")
+    async with running(database_url, secret_key=secret) as service:
+        (out,) = await follow(service, using, cwd=tmp_path, ADMIN=admin, KEY=key)
     assert '"chat_model":"small"' in out
 
 
