@@ -175,6 +175,14 @@ async def test_an_admin_governs_the_keys_of_the_own_project_alone(api: Api) -> N
     assert names == ["default", "other"]
 
 
+async def test_a_key_is_revoked_at_the_address_of_its_own_project_alone(api: Api) -> None:
+    other = await api.project()
+    made = await made_key(api)
+    answer = await api.client.delete(f"/v1/projects/{other}/keys/{made['id']}")
+    assert answer.status_code == 404
+    assert await api.rows("SELECT id FROM api_keys WHERE revoked_at IS NOT NULL") == []
+
+
 async def test_an_operator_governs_every_project(api: Api) -> None:
     made = (await api.client.post("/v1/projects", json={"name": "shop", "lifecycle": {"retry": None}})).json()
     assert (made["name"], made["lifecycle"]) == ("shop", {"retry": None})
@@ -239,6 +247,7 @@ async def test_changes_of_settings_are_audited_with_digests(api: Api) -> None:
     assert {(row["key_id"], row["project_id"]) for row in rows} == {(key_id, api.home)}
     before, after = ([row[f"digest_{when}"] for row in rows[:4]] for when in ("before", "after"))
     assert before == [None, *after[:3]]
+    assert rows[4]["digest_before"] != rows[4]["digest_after"]
     assert after == [after[0], after[1], after[0], None]
     assert after[0] != after[1]
     assert isinstance(rows[0]["id"], UUID)
