@@ -150,7 +150,7 @@ class Acting:
             NewMessage(
                 call.request_id,
                 "action_request",
-                dumps(transaction.request().wire()).decode(),
+                dumps(transaction.request().stored()).decode(),
                 sender="assistant" if execution.run.kind == "operate" else "user",
                 recipient=checked.function if runs else branch,
             ),

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from app.core import json_text
 from app.settings import ModelSettings
 from tests.conftest import ROOT
 from tests.support.service import Service, running
@@ -187,6 +188,16 @@ async def follow(service: Service, *bodies: str, cwd: Path, **environment: str) 
     return steps
 
 
+def answers_in(out: str) -> Iterator[Any]:
+    """The JSON bodies in an output, where one may directly follow another; no key may stand twice in them."""
+    for line in out.splitlines():
+        rest = line
+        while rest.startswith("{"):
+            _, end = json.JSONDecoder().raw_decode(rest)
+            yield json_text.read(rest[:end])
+            rest = rest[end:]
+
+
 def client_blocks(page: Path) -> Iterator[str]:
     """The blocks that talk to a running service."""
     return (body for body in blocks(page, "sh") if "$URL" in body or body.startswith("URL="))
@@ -198,10 +209,14 @@ async def test_the_round_trip_of_the_readme(served: Service, tmp_path: Path) -> 
     (out,) = await follow(served, body, cwd=tmp_path)
     assert out.count("event: stream.end") == 2
     assert out.count('"status":"completed","result"') == 2
-    assert '"kind":"action_response"' in out
-    assert '"object":"function_call"' in out
     assert out.count(":6\nevent: ") == 2
-    assert out.endswith("}")
+    run, messages, calls, events, acted = answers_in(out)
+    assert run["result"]["action_responses"][0]["output"] == acted["result"][0]["output"] == 42
+    pair = [message["content"] for message in messages["data"][-2:]]
+    assert pair[0]["action_response_id"] == messages["data"][-1]["id"]
+    assert pair[1]["action_request_id"] == messages["data"][-2]["id"]
+    assert calls["data"][0]["action_request_id"] == messages["data"][-2]["id"]
+    assert [event["seq"] for event in events["data"]] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.anyio
