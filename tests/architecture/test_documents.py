@@ -97,6 +97,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment in anchors(there), target
 
 
+def test_the_map_shows_every_page() -> None:
+    shown = {(DOCS / target).resolve() for target in _LINK.findall((DOCS / "README.md").read_text("utf-8"))}
+    pages = {*DOCS.glob("*.md"), *(DOCS / "how-to").glob("*.md")} - {DOCS / "README.md"}
+    assert pages <= shown
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_paths_exist(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
