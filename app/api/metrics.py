@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 """Seconds."""
 
 
 class Metrics:
-    """Counts and times requests by route template."""
+    """Counts and times requests by route template; memory and CPU time of the process stand beside them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        ProcessCollector(registry=registry)
         self._requests = Counter(
             "branchline_http_requests",
             "Requests answered",

@@ -13,6 +13,10 @@ _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IG
 """Spellings of an IPv4 address that resolvers take beside the usual one, such as 127.1 and 0x7f000001."""
 
 
+_WRAPPERS = tuple(map(ip_network, ("2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48")))
+"""Addresses that lead to the IPv4 address inside them, public or not, and that no model is served on."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what is bound to `host`."""
     address = _address(host)
@@ -26,7 +30,7 @@ def is_private_host(host: str) -> bool:
     """
     address = _address(host)
     if address is not None:
-        return not address.is_global or address.is_multicast
+        return not address.is_global or address.is_multicast or _is_wrapped(address)
     name = host.lower().rstrip(".")
     if _NUMERIC.fullmatch(name) or "." not in name:
         return True
@@ -42,6 +46,10 @@ def is_listed(host: str, allowed: Iterable[str]) -> bool:
         if address is not None and _holds(entry, address):
             return True
     return False
+
+
+def _is_wrapped(address: Address) -> bool:
+    return any(address.version == 6 and address in network for network in _WRAPPERS)
 
 
 def _holds(entry: str, address: Address) -> bool:

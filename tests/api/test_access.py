@@ -37,7 +37,7 @@ def anyone(api: Api, headers: dict[str, str] | None = None) -> httpx.AsyncClient
     ids=lambda value: repr(value)[:24],
 )
 async def test_without_a_valid_key_nothing_is_told(api: Api, header: str | None) -> None:
-    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    headers = [] if header is None else [(b"Authorization", header.encode("latin-1"))]
     async with anyone(api) as client:
         for path in ("/v1/branches", "/v1/branches/not-an-id", "/v1/version", "/v1/models/local"):
             answer = await client.get(path, headers=headers)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.deps import Edge
-from tests.support.api import BASE, Api, serving
+from tests.support.api import BASE, BOOTSTRAP_KEY, Api, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -164,6 +164,28 @@ async def test_an_unforeseen_error_is_a_problem_that_tells_nothing(api: Api) -> 
     failed = [line for line in logs if line["event"] == "request failed"]
     assert [line["request_id"] for line in failed] == [problem["request_id"]]
     assert failed[0]["exc_info"]
+
+
+async def test_a_client_that_leaves_while_it_sends_is_not_an_error(api: Api) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": URL,
+        "query_string": b"",
+        "headers": [(b"authorization", f"Bearer {BOOTSTRAP_KEY}".encode())],
+    }
+    with structlog.testing.capture_logs() as logs:
+        await api.app(scope, receive, send)
+    assert sent == []
+    assert [(line["event"], line["status"]) for line in logs] == [("request", 499)]
 
 
 async def test_the_access_log_holds_no_secrets(api: Api, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.adapters.db.replies import forget_old
 from app.core.access import Scope
 from tests.support.api import BASE, Api
 
@@ -92,9 +93,23 @@ async def test_of_many_at_once_one_works_and_all_answer_the_same(api: Api) -> No
     assert len(await api.rows("SELECT id FROM branches")) == 1
 
 
+async def test_a_key_means_nothing_after_a_day(api: Api) -> None:
+    await api.client.post("/v1/branches", json={"name": "a"}, headers=KEY)
+    await api.client.post("/v1/branches", json={"name": "b"}, headers={"Idempotency-Key": "order-2"})
+    await api.rows(
+        "UPDATE idempotency_keys SET created_at = now() - interval '25 hours' WHERE key = 'order-1'"
+    )
+    async with api.database.writing() as connection:
+        assert await forget_old(connection) == 1
+    answer = await api.client.post("/v1/branches", json={"name": "c"}, headers=KEY)
+    assert answer.json()["name"] == "c"
+    answer = await api.client.post("/v1/branches", json={"name": "b"}, headers={"Idempotency-Key": "order-2"})
+    assert "idempotency-replayed" in answer.headers
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "with blank", "ümlaut"])
 async def test_a_key_that_is_none_is_refused(api: Api, key: str) -> None:
-    headers = {"Idempotency-Key": key.encode("latin-1")}
+    headers = [(b"Idempotency-Key", key.encode("latin-1"))]
     answer = await api.client.post("/v1/branches", json={}, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["errors"][0]["parameter"] == "Idempotency-Key"

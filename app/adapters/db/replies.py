@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db.tables import idempotency_keys as kept
 from app.core.errors import Conflict, KeyReused
 from app.ports.catalog import AnsweredBefore, Once
+
+KEPT_FOR = timedelta(hours=24)
+"""How long a repeat is recognized at least."""
 
 
 async def claim(connection: AsyncConnection, project_id: UUID, once: Once | None) -> None:
@@ -42,6 +46,12 @@ async def claim(connection: AsyncConnection, project_id: UUID, once: Once | None
             "This Idempotency-Key was used with another request; use a new key for a new request."
         )
     raise AnsweredBefore(row.status, row.body.encode())
+
+
+async def forget_old(connection: AsyncConnection) -> int:
+    """Remove records older than a day, those of runs too; returns their number. Does not commit."""
+    age = sa.func.now() - KEPT_FOR
+    return (await connection.execute(sa.delete(kept).where(kept.c.created_at < age))).rowcount
 
 
 async def keep(connection: AsyncConnection, project_id: UUID, once: Once | None, made: Any) -> None:
