@@ -167,6 +167,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 log_config=None,
                 server_header=False,
+                proxy_headers=False,  # nothing here asks for the client's address
                 timeout_graceful_shutdown=DRAIN_S,
                 timeout_keep_alive=75,
             )

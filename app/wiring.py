@@ -14,6 +14,7 @@ from uuid import UUID
 import httpx
 import structlog
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import __version__
@@ -31,6 +32,7 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
 from app.adapters.http_client import model_client
+from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.load import load_tools
 from app.adapters.tools.python import PythonTools
@@ -254,6 +256,15 @@ def _services(
     async def recording() -> str | None:
         return "the database is away; runs are paused" if made.recorder.paused else None
 
+    registry = CollectorRegistry()
+    figures = RunFigures(registry)
+    figures.counter("record_commits", "Groups of log entries committed", lambda: made.recorder.commits)
+    figures.counter(
+        "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
+    )
+    figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
+    figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
+    figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     return Services(
         ids=on.ids,
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
@@ -264,6 +275,7 @@ def _services(
         tools=catalog,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
+        registry=registry,
     )
 
 

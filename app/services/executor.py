@@ -114,11 +114,12 @@ class Executor:
     async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
         """The database refused what the run had to say: end it from what is stored."""
         run = execution.run
+        log.error("record rejected", run_id=str(run.id), why=str(refusal))
         run.last_seq = execution.log.feed.last_seq
         again = Execution(run, self._recorder.open(run))
         error = {
             "code": "RECORD_REJECTED",
-            "message": f"The database refused the run's data: {refusal}",
+            "message": "The database refused what the run had to store; the service's log says why.",
             "category": "internal",
             "retryable": False,
         }

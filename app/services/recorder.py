@@ -229,6 +229,8 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
         self.paused = False
         """Whether the last try to write failed because the database is away."""
+        self.commits = self.entries = self.ends = 0
+        """Groups, log entries and ends of runs that were committed since the start."""
 
     def open(self, run: RunRecord, entries: Sequence[Entry] = ()) -> RunLog:
         """The log of a run whose lease is ours; `entries` were committed when it was accepted."""
@@ -266,6 +268,7 @@ class Recorder:
         for run_log, _, _ in taken:
             run_log.in_flight = True
         result = await self._write([flush for _, flush, _ in taken])
+        self.commits += 1
         lost = set(result.lost)
         for run_log, flush, waiting in taken:
             run_log.in_flight = False
@@ -275,6 +278,8 @@ class Recorder:
             elif flush.run_id in result.rejected:
                 failure = RecordRejected(result.rejected[flush.run_id])
             if failure is None:
+                self.entries += len(flush.entries)
+                self.ends += flush.end is not None
                 run_log.feed.publish(flush.entries, ended=flush.end is not None)
             else:
                 log.error("run stopped", run_id=str(flush.run_id), why=repr(failure))

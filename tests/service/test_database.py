@@ -75,7 +75,7 @@ async def test_runs_go_on_when_the_database_comes_back(
 
 async def _text_of(service: Service, run_id: str, watching: asyncio.Event) -> str | None:
     """What a follower saw in one stream, which no outage cut; `watching` is set at its first token."""
-    events = []
+    events: list[dict[str, Any]] = []
     async for frame in service.stream("GET", f"/v1/runs/{run_id}/events"):
         if frame.event == "stream.end":
             return text_by_offset(events)
@@ -114,3 +114,63 @@ async def test_a_flush_that_was_committed_unheard_is_not_written_twice(
     for branch in branches:
         kinds = [message["kind"] for message in await service.messages(branch)]
         assert kinds == ["instruction", "assistant_response"] * 2
+
+
+FULL_DISK = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON token_blocks EXECUTE FUNCTION full_disk()
+"""
+
+
+@pytest.fixture
+async def alone(database_url: str) -> AsyncIterator[Service]:
+    """A service on a database whose tables the test may change."""
+    async with running(database_url) as made:
+        yield made
+
+
+async def test_runs_wait_for_room_on_a_full_disk(alone: Service, database_url: str) -> None:
+    service = alone
+    await service.scripted("paced", [*PACED, {"end": "stop"}])
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(FULL_DISK)
+    run = await service.started(await service.branch(chat_model="paced"))
+    await until(lambda: service.made.recorder.paused)
+    refused = await service.http.get("/readyz")
+    assert refused.status_code == 503
+    assert "recorder" in refused.json()["detail"]
+    await connection.execute("DROP FUNCTION full_disk CASCADE")
+    ended = await service.ended(run["id"])
+    assert (ended["status"], ended["result"]) == ("completed", TEXT)
+    await connection.close()
+
+
+REFUSAL = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE 'refused' USING ERRCODE = '23514'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH ROW WHEN (NEW.content::text LIKE '%poison%')
+EXECUTE FUNCTION refuse()
+"""
+
+
+async def test_data_that_the_database_refuses_fails_its_run_alone(alone: Service, database_url: str) -> None:
+    service = alone
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(REFUSAL)
+    await service.scripted("m", [{"text": "ok"}, {"end": "stop"}])
+    branches = [await service.branch(chat_model="m") for _ in range(6)]
+    runs = await asyncio.gather(
+        *(
+            service.operate(branch, instruction="poison" if index == 3 else "fine")
+            for index, branch in enumerate(branches)
+        )
+    )
+    assert [run["status"] for run in runs] == [*["completed"] * 3, "failed", *["completed"] * 2]
+    assert runs[3]["error"]["code"] == "RECORD_REJECTED"
+    events = await service.events(runs[3]["id"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert events[-1]["type"] == "RUN_FAILED"
+    again = await service.operate(branches[3], instruction="fine")
+    assert again["status"] == "completed"
+    await connection.close()

@@ -416,3 +416,13 @@ async def test_the_history_of_a_branch_shapes_its_next_prompt(service: Service) 
     assert told[1] == "null"
     assert "closed" in told[2]
     assert prompt[-1]["content"] == "second"
+
+
+async def test_figures_about_runs(database_url: str) -> None:
+    async with running(database_url) as service:
+        branch = await service.branch(chat_model=await service.scripted("m", HELLO))
+        await service.operate(branch)
+        shown = (await service.http.get("/metrics")).text
+    assert "branchline_runs_ended_total 1.0" in shown
+    assert "branchline_runs_active 0.0" in shown
+    assert 'route="/v1/branches/{branch_id}/operate",status="200"' in shown
