@@ -96,8 +96,12 @@ def _serve(options: argparse.Namespace) -> int:
     settings = _settings(options)
     configure_logs(form=settings.log_format, level=settings.log_level)
     with bound(settings) as listener, database(settings) as data:
-        say(f"Branchline {__version__} on {url_of(listener)}")
-        serve(settings, listener, data)
+
+        def up() -> bool:
+            say(f"Branchline {__version__} on {url_of(listener)}")
+            return True
+
+        serve(settings, listener, data, once_up=up)
     return 0
 
 
@@ -120,7 +124,8 @@ def _run(options: argparse.Namespace) -> int:
                 say(f"The first job failed: {failure}")
                 outcome[0] = 1
             else:
-                say(_what_to_try(url, branch))
+                if not options.exit:
+                    say(_what_to_try(url, branch))
             return not options.exit
 
         serve(settings, listener, data, model=model, once_up=first_job)
@@ -158,7 +163,10 @@ def _migrate(_: argparse.Namespace) -> int:
 def _make_key(options: argparse.Namespace) -> int:
     """Make an API key in the name of the operator and show it, once."""
     settings = _settings(options)
-    scopes = [Scope(name) for name in options.scopes.split(",")]
+    names = [name.strip() for name in options.scopes.split(",")]
+    if unknown := [name for name in names if name not in set(Scope)]:
+        raise BadSettings(f"There is no scope {unknown[0]!r}; there are {', '.join(Scope)}.")
+    scopes = [Scope(name) for name in names]
 
     async def work(url: str) -> None:
         async with ground(url) as on:

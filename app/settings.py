@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     """`postgresql://…`; without one an embedded Postgres starts in the data directory."""
     data_dir: Path = Path(".branchline")
     """Folder of the embedded database and of the secret key; it may hold other files."""
-    role: Literal["all", "api", "worker"] = "all"
+    role: Literal["all"] = "all"
     """Not looked at yet: every process serves and executes."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
@@ -94,9 +94,9 @@ class Settings(BaseSettings):
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
     exposed_env: Words = ()
-    """Variables whose values models and tools may be given."""
+    """Variables whose values models may be given as their key."""
     allowed_hosts: Words = ()
-    """Private names and networks that models and tools may reach."""
+    """Private names and networks that models may reach."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 
@@ -192,7 +192,7 @@ def check_exposure(settings: Settings, *, has_keys: bool) -> None:
     if not has_keys and settings.bootstrap_key is None:
         raise BadSettings(
             f"Without an API key only this machine may be served, and {settings.host!r} is open to others: "
-            f"set {PREFIX}BOOTSTRAP_KEY, make a key with `branchline keys`, or bind 127.0.0.1."
+            f"set {PREFIX}BOOTSTRAP_KEY, make a key with `branchline keys create`, or bind 127.0.0.1."
         )
     if settings.secret_key is None:
         raise BadSettings(f"{PREFIX}SECRET_KEY has to be set where others than this machine are served.")

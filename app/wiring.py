@@ -29,6 +29,7 @@ from app.adapters.db.models import PostgresModels
 from app.adapters.db.partitions import ensure_partitions
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
+from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
 from app.adapters.http_client import model_client
@@ -62,7 +63,7 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 TOOL_TIMEOUT_S = 600.0
 """Longest that one tool call may take, whatever its caller says."""
-PARTITION_PERIOD_S = 3600.0
+HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
 
@@ -128,7 +129,7 @@ def machinery(
         acting.abandon(execution, await store.open_calls(execution.run.id))
 
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started))
-    executor = Executor(store, recorder, resume, abandon)
+    executor = Executor(store, recorder, resume, abandon, clock)
     runs = Runs(store, executor, feeds, planners, clock, ids)
     return Machinery(store, recorder, executor, runs, feeds)
 
@@ -292,7 +293,7 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), _keep_partitions(engine, clock)):
+        for work in (made.recorder.work(), made.executor.work(), _keep_house(engine, clock)):
             stack.push_async_callback(_ended, asyncio.create_task(_loud(work)))
         yield
         await made.executor.stop(GRACE_S)
@@ -313,11 +314,13 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def _keep_partitions(engine: AsyncEngine, clock: Clock) -> None:
+async def _keep_house(engine: AsyncEngine, clock: Clock) -> None:
+    """Partitions ahead, and nothing kept longer than it has to be."""
     while True:
-        await asyncio.sleep(PARTITION_PERIOD_S)
+        await asyncio.sleep(HOUSEKEEPING_S)
         try:
             async with engine.begin() as connection:
                 await ensure_partitions(connection, now_ms=clock.wall_ms())
+                await forget_old(connection)
         except Exception:
-            log.exception("partitions could not be made; the next try follows")
+            log.exception("housekeeping failed; the next try follows")

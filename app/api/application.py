@@ -35,6 +35,7 @@ def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
         redirect_slashes=False,
         separate_input_output_schemas=False,
         middleware=_middleware(services, services.edge),
+        docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
     )

@@ -284,6 +284,12 @@ class RunStore(Protocol):
     async def claim(self, limit: int) -> Claimed:
         """Take over what no living process holds. `last_seq` of each run is that of its log."""
 
+    async def give_back(self, runs: Sequence[RunRecord]) -> None:
+        """Queue runs again that this process holds and has written nothing for."""
+
+    async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
+        """End queued runs whose time is over, with `expired` as their last event (its seq is given here)."""
+
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """The run's function calls that have no end."""
 

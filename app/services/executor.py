@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import structlog
 
 from app.core.errors import AppError, Unavailable
+from app.core.events.run import RunExpired
 from app.core.record import Entry
+from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
 from app.services.execution import Execution, error_of
-from app.services.recorder import LeaseLost, Recorder, RecordRejected
+from app.services.recorder import LeaseLost, Recorder, RecordRejected, entry_of
 
 BEAT_S = 1.0
 """How often leases are renewed, intents looked for and lost runs claimed."""
 CLAIM_LIMIT = 50
+EXPIRY_PERIOD_MS = 30_000
+"""How often queued runs are looked at whose time is over."""
 
 log = structlog.get_logger("executor")
 
@@ -35,16 +41,20 @@ class Executor:
         recorder: Recorder,
         resume: Work,
         abandon: Work,
+        clock: Clock,
     ) -> None:
         """`resume` executes a run that had to queue; `abandon` ends the open calls of one that was lost."""
         self._store = store
         self._recorder = recorder
         self._resume = resume
         self._abandon = abandon
+        self._clock = clock
+        self._expiry_due_ms = 0
         self._running: dict[UUID, Execution] = {}
         self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._given_back: list[RunRecord] = []
 
     def __len__(self) -> int:
         return len(self._running)
@@ -60,7 +70,10 @@ class Executor:
         return execution
 
     def take_up(self, runs: Sequence[RunRecord]) -> None:
-        """Execute runs that were queued until now."""
+        """Execute runs that were queued until now; a process that is stopping leaves them to others."""
+        if self._stopping:
+            self._given_back.extend(runs)
+            return
         for run in runs:
             self._spawn(self._hold(run, ()), self._resume)
 
@@ -152,6 +165,11 @@ class Executor:
                 self._forget(run_id, leases[run_id])
         if self._stopping:
             return
+        now_ms = self._clock.wall_ms()
+        if now_ms >= self._expiry_due_ms:
+            self._expiry_due_ms = now_ms + EXPIRY_PERIOD_MS
+            event = entry_of(RunExpired("expired", usage=None, error=None), 0, now_ms)
+            await self._store.expire(at=datetime.fromtimestamp(now_ms / 1000, UTC), expired=event)
         claimed = await self._store.claim(CLAIM_LIMIT)
         self.take_up(claimed.started)
         for run in claimed.orphans:
@@ -193,6 +211,9 @@ class Executor:
             self.cancel(run_id, "shutdown")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5)
+        if self._given_back:
+            with contextlib.suppress(Unavailable):
+                await self._store.give_back(self._given_back)
 
 
 def _internal(bug: Exception) -> dict[str, Any]:

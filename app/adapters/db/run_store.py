@@ -92,6 +92,17 @@ UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_unt
 FROM next WHERE r.id = next.id
 RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
 
+_EXPIRE = """
+WITH late AS (
+    SELECT id FROM runs WHERE status = 'queued' AND expires_at < $1 LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+),
+ended AS (
+    UPDATE runs r SET status = 'expired', ended_at = $1, last_seq = r.last_seq + 1
+    FROM late WHERE r.id = late.id RETURNING r.id, r.last_seq
+)
+INSERT INTO events (run_id, ts, seq, type, meta)
+SELECT id, $2, last_seq, $3, $4::json FROM ended RETURNING run_id"""
+
 _LAST_SEQ = """
 SELECT u.id, GREATEST(
     (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
@@ -280,6 +291,22 @@ class PostgresRuns:
         for record in (*claimed.orphans, *claimed.started):
             record.last_seq = last[record.id]
         return claimed
+
+    async def give_back(self, runs: Sequence[RunRecord]) -> None:
+        """See the port."""
+        async with self._rest.use() as connection:
+            await connection.execute(
+                "UPDATE runs r SET status = 'queued', owner = NULL, lease_until = NULL, started_at = NULL "
+                "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) WHERE r.id = w.id AND r.epoch = w.epoch",
+                [run.id for run in runs],
+                [run.epoch for run in runs],
+            )
+
+    async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            rows = await connection.fetch(_EXPIRE, at, expired.ts, expired.code, expired.meta)
+        return [row["run_id"] for row in rows]
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """See the port."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import pytest
 from app.adapters.db.engine import driver_arguments
 from app.adapters.db.run_store import PostgresRuns
 from app.core.errors import BranchBusy, NotFound, PreconditionFailed, RunEnded
-from app.core.events.run import RunCancelled, RunCompleted, RunQueued, RunStarted
+from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunQueued, RunStarted
 from app.core.record import EventEntry, TokenBlock
 from app.ports.storage import (
     Acceptance,
@@ -393,3 +393,29 @@ async def test_a_foreign_project_sees_nothing(world: World) -> None:
         await world.store.run(OTHER, new.run.id)
     with pytest.raises(NotFound):
         await world.store.branch_state(OTHER, branch_id)
+
+
+async def test_a_queued_run_whose_time_is_over_expires(world: World) -> None:
+    branch_id = await world.branch()
+    running, late, later = (world.run(branch_id) for _ in range(3))
+    late.run.expires_at, later.run.expires_at = NOW - timedelta(seconds=1), NOW + timedelta(seconds=1)
+    for new in (running, late, later):
+        await world.store.accept(new)
+    event = entry_of(RunExpired("expired", usage=None, error=None), 0, NOW_MS)
+    assert await world.store.expire(at=NOW, expired=event) == [late.run.id]
+    ended = await world.store.run(PROJECT, late.run.id)
+    assert (ended.status, ended.last_seq) == ("expired", 2)
+    assert [e.seq for e in await world.store.page(late.run.id, after=0, limit=9)] == [1, 2]
+    assert (await world.store.flush([world.end(running)])).started[0].id == later.run.id
+
+
+async def test_a_run_that_is_given_back_is_taken_by_the_next(world: World) -> None:
+    branch_id = await world.branch()
+    first, second = world.run(branch_id), world.run(branch_id)
+    await world.store.accept(first)
+    await world.store.accept(second)
+    result = await world.store.flush([world.end(first)])
+    await world.store.give_back(result.started)
+    assert (await world.store.run(PROJECT, second.run.id)).status == "queued"
+    (again,) = (await world.store.claim(10)).started
+    assert (again.id, again.epoch) == (second.run.id, 2)
