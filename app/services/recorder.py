@@ -126,9 +126,9 @@ class RunLog:
         return self._seq
 
     def write(self, *rows: Row) -> None:
-        """Have rows committed together with the events so far."""
+        """Have rows committed together with the events so far; who needs them stored awaits `committed`."""
         self._rows.extend(rows)
-        self._touch(self, True)
+        self._touch(self, self.feed.watchers > 0)
 
     def end(self, run: RunRecord) -> None:
         """Have the run ended, together with everything appended so far; nothing may follow."""

@@ -1,0 +1,84 @@
+"""When the events and rows of a run are written, and with what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from app.core.events.run import RunStarted
+from app.ports.storage import Flush, FlushResult, NewMessage, RunRecord, RunStore
+from app.services.feed import Feeds
+from app.services.recorder import Recorder, RunLog
+from tests.support.ambient import CountingIds, FakeClock
+
+pytestmark = pytest.mark.anyio
+
+IDS = CountingIds()
+
+
+class Kept:
+    """A store that only keeps what is written."""
+
+    def __init__(self) -> None:
+        self.flushes: list[Flush] = []
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """Keep them."""
+        self.flushes += flushes
+        return FlushResult()
+
+
+@asynccontextmanager
+async def recording() -> AsyncIterator[tuple[RunLog, Kept]]:
+    kept = Kept()
+    clock = FakeClock()
+    recorder = Recorder(cast(RunStore, kept), Feeds(), clock, lambda started: None)
+    run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "operate", "running", "{}", datetime.now(UTC))
+    work = asyncio.create_task(recorder.work())
+    try:
+        yield recorder.open(run), kept
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+
+
+def message() -> NewMessage:
+    return NewMessage(IDS.new(), "instruction", "{}")
+
+
+async def turns() -> None:
+    """Let everything go as far as it can without time passing."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_rows_of_a_run_that_nobody_watches_wait_for_its_end() -> None:
+    async with recording() as (log, kept):
+        log.event(RunStarted())
+        log.write(message())
+        await turns()
+        assert kept.flushes == []
+        log.end(log.run)
+        await log.committed()
+        [flush] = kept.flushes
+        assert (len(flush.entries), len(flush.rows), flush.end) == (1, 1, log.run)
+
+
+async def test_rows_are_written_as_soon_as_somebody_needs_them() -> None:
+    async with recording() as (log, kept):
+        log.write(message(), message())
+        await log.committed()
+        assert [len(flush.rows) for flush in kept.flushes] == [2]
+
+
+async def test_what_a_watched_run_says_is_written_at_once() -> None:
+    async with recording() as (log, kept):
+        log.feed.watchers = 1
+        log.write(message())
+        await turns()
+        assert [len(flush.rows) for flush in kept.flushes] == [1]
