@@ -67,12 +67,8 @@ class Keys:
     async def authenticate(self, text: str) -> Principal:
         """Whose key this is. Raises Unauthenticated."""
         digest = self.digest(text)
-        known = self._known.get(digest)
-        if known is None:
-            known = (await self._store.find(digest),)
-            # Unknown ones are remembered too: guessing must not reach the database each time.
-            self._known.put(digest, known[0])
-        key = known[0]
+        # Unknown ones are remembered too: guessing must not reach the database each time.
+        key = await self._known.find(digest, lambda: self._store.find(digest))
         if key is None or key.revoked_at is not None or self._expired(key):
             raise Unauthenticated("The API key is unknown, expired or revoked.")
         return Principal(key.project_id, key.id, frozenset(Scope(scope) for scope in key.scopes))

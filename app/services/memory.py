@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
 
 from app.ports.ambient import Clock
 
@@ -20,21 +21,41 @@ class Memory(Generic[K, V]):
         self._ms = ms
         self._most = most
         self._held: OrderedDict[K, tuple[float, V]] = OrderedDict()
+        self._searches: dict[K, asyncio.Task[V]] = {}
 
-    def get(self, key: K) -> tuple[V] | None:
-        """The value, in a tuple because it may be None itself; None when it is not remembered."""
-        found = self._held.get(key)
-        if found is None or found[0] <= self._clock.mono_ms():
-            return None
-        return (found[1],)
+    async def find(self, key: K, search: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """The value that is remembered, else the one that `search` gives; raises what that raises.
 
-    def put(self, key: K, value: V) -> None:
-        """Remember it from now on."""
+        Whoever asks while it is being searched for waits for the same search: all requests under way would
+        otherwise ask the database in the moment in which a value has to be read again.
+        """
+        held = self._held.get(key)
+        if held is not None and held[0] > self._clock.mono_ms():
+            return held[1]
+        searching = self._searches.get(key)
+        if searching is None:
+            searching = self._searches[key] = asyncio.create_task(self._search(key, search))
+        # A request that is called off must not take the others' search with it.
+        return await asyncio.shield(searching)
+
+    async def _search(self, key: K, search: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        this = asyncio.current_task()
+        try:
+            value = await search()
+            if self._searches.get(key) is this:
+                self._put(key, value)
+            return value
+        finally:
+            if self._searches.get(key) is this:
+                del self._searches[key]
+
+    def _put(self, key: K, value: V) -> None:
         self._held[key] = (self._clock.mono_ms() + self._ms, value)
         self._held.move_to_end(key)
         if len(self._held) > self._most:
             self._held.popitem(last=False)
 
     def forget_all(self) -> None:
-        """Remember nothing."""
+        """Remember nothing, not even what is being searched for now: it may be read already, and old."""
         self._held.clear()
+        self._searches.clear()

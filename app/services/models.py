@@ -133,16 +133,14 @@ class Models:
 
     async def resolve(self, project_id: UUID, name: str) -> ResolvedModel:
         """The model of this name. Raises UnknownModel, Unavailable."""
-        known = self._known.get((project_id, name))
-        if known is None:
+
+        async def search() -> ResolvedModel | None:
             stored = await self._store.find(project_id, name)
-            known = (
-                ResolvedModel(self._endpoint(stored.spec), stored.spec.lifecycle)
-                if stored is not None
-                else None,
-            )
-            self._known.put((project_id, name), known[0])
-        found = known[0] or self._operator.resolve(name)
+            if stored is None:
+                return None
+            return ResolvedModel(self._endpoint(stored.spec), stored.spec.lifecycle)
+
+        found = await self._known.find((project_id, name), search) or self._operator.resolve(name)
         if found is None:
             raise UnknownModel(f"No model {name!r} is registered in this project: POST /v1/models.")
         return found
