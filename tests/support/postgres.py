@@ -102,16 +102,16 @@ def given_url() -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the folder before a parallel run starts its workers: they inherit the environment."""
+    """Choose the folder before a parallel run starts its workers; whoever needs the server makes it."""
     if given_url() is None and ROOT_VARIABLE not in os.environ:
-        folder = tempfile.mkdtemp(prefix="branchline-tests-")
-        os.environ[ROOT_VARIABLE] = folder
-        config.add_cleanup(lambda: _remove(folder))
+        root = Path(tempfile.gettempdir()) / f"branchline-tests-{uuid.uuid4().hex}"
+        os.environ[ROOT_VARIABLE] = str(root)
+        config.add_cleanup(lambda: _remove(root))
 
 
-def _remove(folder: str) -> None:
+def _remove(root: Path) -> None:
     del os.environ[ROOT_VARIABLE]
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -121,6 +121,6 @@ def postgres() -> Iterator[PostgresServer]:
     if url is not None:
         yield PostgresServer(url)
         return
-    root = Path(os.environ[ROOT_VARIABLE]) / "db"
+    root = Path(os.environ[ROOT_VARIABLE])
     with EmbeddedPostgres(root, settings=NOT_DURABLE, initdb_options=["--no-sync"]) as server:
         yield PostgresServer(server.url)
