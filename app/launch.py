@@ -15,11 +15,13 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.adapters.embedded.errors import LocalModelMissing
 from app.adapters.embedded.model import EmbeddedModel
 from app.adapters.embedded.postgres import EmbeddedPostgres
 from app.adapters.embedded.supervise import keep_alive
+from app.api.problems import problem
 from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
 from app.services.models import OperatorModels
@@ -153,6 +155,21 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Protocol(HttpToolsProtocol):
+    """Uvicorn's, whose answer to what is no HTTP is a problem like every other."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be read and close the connection."""
+        answer = problem(
+            400, "malformed_request", "This is no HTTP request that can be read.", request_id=None
+        )
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\n" + head + b"connection: close\r\n\r\n" + answer.body
+        )
+        self.transport.close()
+
+
 class Server(uvicorn.Server):
     """Uvicorn, which tells the application of a stop before it waits for open connections to end."""
 
@@ -162,7 +179,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="uvloop",
-                http="httptools",
+                http=_Protocol,
                 ws="none",
                 access_log=False,
                 log_config=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -29,6 +29,8 @@ def exact(value: Any) -> orjson.Fragment | None:
     return None if value is None else orjson.Fragment(dumps(value))
 
 
-def instant(moment: datetime | None) -> datetime | None:
-    """A time as it is shown: to the millisecond."""
-    return None if moment is None else moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+def instant(moment: datetime | None) -> str | None:
+    """A time as it is shown everywhere: RFC 3339 in UTC, to the millisecond."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

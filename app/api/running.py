@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
+from pydantic_core import from_json
 from starlette.responses import Response
 
 from app.api.once import REPLAYED, fingerprint_of, scope_of
@@ -19,7 +20,6 @@ from app.api.sse import EventStream, View
 from app.api.views import run_body
 from app.core.access import Principal
 from app.core.errors import AppError, Category
-from app.core.json_text import read
 from app.core.record import Reader
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
@@ -172,7 +172,7 @@ def follow(
 def _raise_if_asked(run: RunRecord, request: BaseModel) -> None:
     if run.status != "failed" or run.error is None:
         return
-    error: dict[str, Any] = read(run.error)
+    error: dict[str, Any] = from_json(run.error)
     kind = _raised(error["code"], request)
     if kind is not None:
         raise kind(error["message"], extra={"run_id": str(run.id), "error": error})

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import orjson
 
+from app.api.replies import instant
 from app.ports.storage import CallRecord, RunRecord
-
-
-def time(moment: datetime | None) -> str | None:
-    """RFC 3339 in UTC, to the millisecond."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def raw(text: str | None) -> Any:
@@ -46,9 +39,9 @@ def run_body(run: RunRecord) -> dict[str, Any]:
         "usage": raw(run.usage),
         "attempts": run.attempts,
         "fallback_index": run.fallback_index,
-        "created_at": time(run.created_at),
-        "started_at": time(run.started_at),
-        "ended_at": time(run.ended_at),
+        "created_at": instant(run.created_at),
+        "started_at": instant(run.started_at),
+        "ended_at": instant(run.ended_at),
         "events_url": f"/v1/runs/{run.id}/events",
         "last_seq": run.last_seq,
     }
@@ -81,7 +74,7 @@ def call_body(call: CallRecord) -> dict[str, Any]:
         "gate": None,
         "action_request_id": str(call.action_request_id),
         "action_response_id": _id(call.action_response_id),
-        "created_at": time(call.created_at),
-        "started_at": time(call.started_at),
-        "ended_at": time(call.ended_at),
+        "created_at": instant(call.created_at),
+        "started_at": instant(call.started_at),
+        "ended_at": instant(call.ended_at),
     }
