@@ -25,6 +25,13 @@ ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
 
 
+_BUGS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+class NotTaken(Exception):
+    """What a model said could not be fed to the machine or recorded: a bug of ours."""
+
+
 class StreamDriver:
     """Performs what the machine asks for: events are recorded, model streams opened and closed, time kept."""
 
@@ -145,32 +152,37 @@ class StreamDriver:
 
     async def _pump(self, opening: Open) -> list[Control]:
         """Read one model stream into the machine, until the machine wants something else."""
-        machine, clock = self._machine, self._clock
         try:
             adapter_id, stream = self._open_model(opening)
             async with stream as batches:
-                controls = self.record(machine.feed(Opened(adapter_id), clock.mono_ms()))
-                if controls:
+                if controls := self._take([Opened(adapter_id)]):
                     return controls
                 async for batch in batches:
-                    now = clock.mono_ms()
-                    for chunk in batch:
-                        effects = machine.feed(chunk, now)
-                        if effects:
-                            controls = self.record(effects)
-                            if controls:
-                                return controls
+                    if controls := self._take(batch):
+                        return controls
                     self._look_at_limits()
                     if self._log.backlog:
                         await self._catch_up()
             fault = None
         except ProviderError as failure:
             fault = failure.fault
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as bug:
+        except _BUGS as bug:
             log.exception("provider failed by a bug")
             fault = Fault(FaultKind.INTERNAL, f"The adapter failed: {type(bug).__name__}", type(bug).__name__)
-        ended = Closed() if fault is None else Failed(fault)
-        return self.record(machine.feed(ended, clock.mono_ms()))
+        return self._take([Closed() if fault is None else Failed(fault)])
+
+    def _take(self, inputs: Sequence[Opened | Chunk | Failed | Closed]) -> list[Control]:
+        """Feed the machine and record what comes of it, until it wants something done."""
+        now = self._clock.mono_ms()
+        try:
+            for item in inputs:
+                effects = self._machine.feed(item, now)
+                if effects and (controls := self.record(effects)):
+                    return controls
+        except _BUGS as bug:
+            # The machine has gone on, so the provider must not be blamed: it would wait for ever.
+            raise NotTaken(f"{type(bug).__name__}: {bug}") from bug
+        return []
 
     async def _catch_up(self) -> None:
         """Wait for the log: what is not stored must not pile up."""

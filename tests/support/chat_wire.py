@@ -17,7 +17,7 @@ def event(value: Any, *, name: str | None = None) -> bytes:
     return f"{head}data: {json.dumps(value)}\n\n".encode()
 
 
-def delta(delta: Any, finish: str | None = None, **top: Any) -> bytes:
+def delta(delta: Any, finish: Any = None, **top: Any) -> bytes:
     """An event with one choice."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return event({"id": "c", "object": "chat.completion.chunk", "choices": [choice], **top})

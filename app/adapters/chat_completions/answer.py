@@ -210,8 +210,8 @@ def _may_be_stream(start: bytes) -> bool:
 
 
 def _loads(raw: bytes) -> Any:
-    """Like orjson's, but exact, and taking lone surrogates, NaN and bare control characters."""
+    """Like orjson's, but exact, and taking lone surrogates, NaN, bare control characters and bad UTF-8."""
     try:
-        return json.loads(raw.decode(), strict=False)
+        return json.loads(raw.decode("utf-8", "replace"), strict=False)
     except RecursionError:
         raise ValueError("nested too deeply") from None

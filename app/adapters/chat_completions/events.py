@@ -169,10 +169,14 @@ class EventReader:
 
 def _usage(usage: Any, out: list[Chunk]) -> None:
     counts = _dict(usage)
-    sent = counts.get("prompt_tokens", counts.get("input_tokens"))
-    made = counts.get("completion_tokens", counts.get("output_tokens"))
-    if type(sent) is int or type(made) is int:
-        out.append(UsageReport(sent if type(sent) is int else 0, made if type(made) is int else 0))
+    sent = _count(counts.get("prompt_tokens", counts.get("input_tokens")))
+    made = _count(counts.get("completion_tokens", counts.get("output_tokens")))
+    if sent is not None or made is not None:
+        out.append(UsageReport(sent or 0, made or 0))
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
 
 
 def _details_text(details: Any) -> str:

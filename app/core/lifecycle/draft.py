@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.core.chunks import FinishReason
+from app.core.json_text import storable
 from app.core.lifecycle import faults
 from app.core.lifecycle.faults import Failure, Trouble
 from app.core.lifecycle.toolcalls import ToolCall, ToolCallParts
@@ -32,7 +33,7 @@ class Draft:
     def finish(self, reason: FinishReason) -> None:
         """Note why the model stopped; a word that is not known never hides one that is."""
         if reason.reason is not None or self.finish_reason is None:
-            self.finish_reason, self.finish_reason_raw = reason.reason, reason.raw
+            self.finish_reason, self.finish_reason_raw = reason.reason, storable(reason.raw[:_WORD])
 
     def conclude(self, *, end_mark: bool, new_id: Callable[[], str]) -> list[ToolCall] | Failure:
         """Judge the draft as a whole answer: its tool calls, or why it is none.
@@ -42,7 +43,7 @@ class Draft:
         """
         if not end_mark and self.finish_reason_raw is None:
             return Failure(faults.TRUNCATED, "the answer ended before it was complete")
-        refusal = "".join(self.refusals)
+        refusal = storable("".join(self.refusals))
         if refusal.strip() or self.finish_reason == "refusal":
             return Failure(faults.REFUSAL, "the model refused", detail={"refusal": refusal})
         calls, bad = self.tool_parts.joined(new_id)
@@ -50,7 +51,7 @@ class Draft:
         if cut is not None and not calls and not self.text.strip():
             return Failure(cut[0], cut[1])
         if bad is not None:
-            detail = {"index": bad.index, "function": bad.name, "arguments": bad.raw[:_PREVIEW]}
+            detail = {"index": bad.index, "function": bad.name, "arguments": storable(bad.raw[:_PREVIEW])}
             return Failure(faults.TOOL_ARGUMENTS, str(bad), detail=detail)
         return calls
 
@@ -62,6 +63,9 @@ class Draft:
 
 _REPETITION = range(10, 100_001)
 """How often one character alone is no content. More is a runaway answer: to ask again costs as much again."""
+
+_WORD = 200
+"""How much of a reason to stop is kept, in code points."""
 
 _PREVIEW = 1_000
 """How much of bad arguments an error shows, in code points."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.core.chunks import ToolCallDelta
+from app.core.json_text import NotJson, read_mended, storable
 
 MAX_DEPTH: Final = 100
 """Deepest nesting of arguments; deeper ones cannot be relied on to be stored or sent again."""
@@ -63,8 +63,8 @@ class ToolCallParts:
         parts = self._parts.get(delta.index)
         if parts is None:
             parts = self._parts[delta.index] = _Parts()
-        parts.id = parts.id or delta.id or ""
-        parts.name = parts.name or delta.name or ""
+        parts.id = parts.id or storable(delta.id or "")
+        parts.name = parts.name or storable(delta.name or "")
         if delta.arguments:
             parts.arguments.append(delta.arguments)
 
@@ -87,44 +87,19 @@ class ToolCallParts:
 
 
 def read_arguments(raw: str) -> dict[str, Any]:
-    """Arguments as an object; none at all and `null` mean `{}`. Raises ValueError saying what is wrong."""
+    """Arguments as an object; none at all and `null` mean `{}`. Raises ValueError saying what is wrong.
+
+    What cannot be stored, NULs and halves of characters, is U+FFFD in them. An object with a key twice is
+    refused: a check and the tool could each read another copy.
+    """
     if not raw.strip():
         return {}
     try:
-        value = json.loads(raw, object_pairs_hook=_object, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError(f"the arguments are nested deeper than {MAX_DEPTH}") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the arguments are not JSON: {error.msg} at character {error.pos}") from None
+        value = read_mended(raw, max_depth=MAX_DEPTH).value
+    except NotJson as error:
+        raise ValueError(f"the arguments cannot be read: {error}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise ValueError("the arguments are not a JSON object")
-    _check_depth(value)
     return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        # A check and the tool could each read another copy.
-        raise ValueError("a key appears twice in one object of the arguments")
-    return made
-
-
-def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"the arguments hold {word}, which is not JSON")
-
-
-def _check_depth(value: Any) -> None:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return
-    raise ValueError(f"the arguments are nested deeper than {MAX_DEPTH}")

@@ -111,6 +111,22 @@ def test_a_refusal_is_kept_in_the_error() -> None:
     assert machine.text == ""
 
 
+def test_what_cannot_be_stored_of_a_refusal_or_a_reason_to_stop_is_replaced() -> None:
+    machine, trace = drive([[[{"refusal": "no\0\ud83d"}, {"end": "st\0p" + "x" * 500}]]], QUICK)
+    assert trace.finish
+    assert trace.finish.error
+    assert trace.finish.error.detail == {"refusal": "no\ufffd\ufffd"}
+    assert machine.finish_reason_raw == "st\ufffdp" + "x" * 196
+
+
+def test_what_cannot_be_stored_of_bad_arguments_is_replaced() -> None:
+    call = {"tool_call": {"index": 0, "id": "c", "name": "n", "arguments": '{"\0\ud83d": '}}
+    _, trace = drive([[[call, END]]], LifecycleOptions(timeout=NO_TIMEOUTS, retry=RetryOptions(attempts=0)))
+    assert trace.finish
+    assert trace.finish.error
+    assert trace.finish.error.detail["arguments"] == '{"\ufffd\ufffd": '
+
+
 @pytest.mark.parametrize(
     ("text", "empty"),
     [

@@ -1,0 +1,78 @@
+"""The driver of one model stream: whose bug it is, and limits that come nearer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.adapters.ambient import SystemClock
+from app.core.chunks import Chunk, TextDelta
+from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, TimeoutOptions
+from app.ports.storage import RunRecord
+from app.services.execution import Execution
+from app.services.feed import Feed
+from app.services.recorder import RunLog
+from app.services.stream import ModelStream, NotTaken, StreamDriver
+from tests.support.ambient import CountingIds
+
+pytestmark = pytest.mark.anyio
+
+
+def driver_of(
+    stream: ModelStream, timeout: TimeoutOptions = NO_TIMEOUTS
+) -> tuple[StreamDriver, Sequence[Any]]:
+    """A driver over this stream, and the first effects of its machine."""
+    clock, ids = SystemClock(), CountingIds()
+    options = LifecycleOptions(timeout=timeout, retry=NO_RETRIES)
+    machine = StreamMachine(options, models=1, draw=lambda: 0.5, calls_left=1)
+    run = RunRecord(ids.new(), ids.new(), ids.new(), "operate", "running", "{}", datetime.now(UTC))
+    execution = Execution(run, RunLog(run, Feed(0), clock, lambda log, urgent: None))
+    driver = StreamDriver(machine, execution, 0, lambda opening: ("test", stream), clock)
+    return driver, machine.feed(Begin(), clock.mono_ms())
+
+
+@asynccontextmanager
+async def yielding(
+    *chunks: Any, error: Exception | None = None
+) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
+    """A stream that gives these chunks, and then fails or says nothing more."""
+
+    async def batches() -> AsyncIterator[Sequence[Chunk]]:
+        yield chunks
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    yield batches()
+
+
+async def test_what_cannot_be_recorded_ends_the_session_with_our_bug() -> None:
+    driver, effects = driver_of(yielding(TextDelta(7)))  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        with pytest.raises(NotTaken, match="TypeError"):
+            await driver.run(effects)
+
+
+async def test_a_bug_of_an_adapter_is_its_streams_failure() -> None:
+    driver, effects = driver_of(yielding(TextDelta("a"), error=KeyError("choices")))
+    async with asyncio.timeout(10):
+        finish = await driver.run(effects)
+    assert finish.error is not None
+    assert (finish.error.code, finish.error.message) == ("PROVIDER_ERROR", "The adapter failed: KeyError")
+
+
+@pytest.mark.parametrize("initial_ms", [None, 600_000])
+async def test_a_limit_that_comes_nearer_strikes_in_its_time(initial_ms: int | None) -> None:
+    timeout = TimeoutOptions(initial_ms=initial_ms, inter_ms=20)
+    driver, effects = driver_of(yielding(TextDelta("a")), timeout)
+    async with asyncio.timeout(10):
+        finish = await driver.run(effects)
+    assert finish.error is not None
+    assert finish.error.code == "INTER_TOKEN_TIMEOUT"
