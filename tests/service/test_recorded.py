@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -209,8 +210,9 @@ def objects(body: bytes) -> Iterable[Any]:
 
 
 def has_error(body: bytes) -> bool:
-    """Whether the body reports an error."""
-    return any(said is not True and "error" in said for said in objects(body))
+    """Whether the body reports an error; an event of that name does so by its first word."""
+    named = re.search(rb"^event: error\ndata: ?\S", body, re.MULTILINE)
+    return named is not None or any(said is not True and "error" in said for said in objects(body))
 
 
 def has_end(body: bytes) -> bool:
