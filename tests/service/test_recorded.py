@@ -211,7 +211,7 @@ def objects(body: bytes) -> Iterable[Any]:
 
 def has_error(body: bytes) -> bool:
     """Whether the body reports an error; an event of that name does so by its first word."""
-    named = re.search(rb"^event: error\ndata: ?\S", body, re.MULTILINE)
+    named = re.search(rb"^event: error\ndata", body, re.MULTILINE)
     return named is not None or any(said is not True and "error" in said for said in objects(body))
 
 
