@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 _CONTEXT_TOKENS = 2048
 """Per slot: what the small models that run here can make use of."""
 _BATCH_TOKENS = 512
-"""Prompt tokens per step; between two steps the server answers, for example, whether it is alive."""
+"""Prompt tokens per step; more of them take memory and save no time here."""
 _QUIET = -1
 
 

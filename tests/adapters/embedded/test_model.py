@@ -49,6 +49,14 @@ def child_of(model: EmbeddedModel) -> int:
     return model.pid
 
 
+def binds(to_bind: socket.socket, port: int | None) -> bool:
+    try:
+        to_bind.bind(("127.0.0.1", port))
+    except OSError:  # the killed process still has it for a moment
+        return False
+    return True
+
+
 def gone(pid: int) -> bool:
     """Whether the process has ended; a zombie that nobody has collected yet counts."""
     try:
@@ -95,7 +103,7 @@ async def test_it_moves_when_its_port_was_taken(model: EmbeddedModel) -> None:
     eventually(lambda: not model.is_ready())
     with socket.socket() as squatter:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        squatter.bind(("127.0.0.1", urlsplit(address).port))
+        eventually(lambda: binds(squatter, urlsplit(address).port), what="port given up")
         squatter.listen()
         await model.revive()
         assert model.base_url != address

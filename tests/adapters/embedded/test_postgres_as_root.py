@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from app.adapters.embedded.account import account_for
 from app.adapters.embedded.binaries import Binaries, discover
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.postgres import EmbeddedPostgres
+from tests.adapters.embedded.conftest import Holder
 from tests.adapters.embedded.test_postgres import mode, value
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.anyio,
@@ -29,6 +31,20 @@ def hidden() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="branchline-hidden-") as folder:
         assert mode(Path(folder)) == 0o700
         yield Path(folder)
+
+
+def test_nothing_is_left_outside_when_the_user_is_killed(
+    hidden: Path, hold: Callable[[Path], Holder]
+) -> None:
+    layout = Layout(hidden / "db")
+    user = hold(layout.root)
+    user.report()
+    shelter = layout.shelter
+    assert shelter is not None
+    user.kill()
+    eventually(lambda: layout.shelter is None, what="shelter given up")
+    assert not shelter.exists()
+    assert not layout.server().runs()
 
 
 def _wheel_in(folder: Path) -> Binaries:
