@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -230,6 +231,7 @@ def serve(
     async def running() -> None:
         offered = model.offered if model is not None else None
         async with application(settings, data.url, offered) as made, _kept_alive(data, model):
+            _spare_the_collector()
             server = Server(made.app, made.closing.set)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             up = asyncio.create_task(server.up.wait())
@@ -241,6 +243,15 @@ def serve(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(running())
+
+
+def _spare_the_collector() -> None:
+    """Hide what the start has made from the garbage collector: it stays, and to look at all of it again and
+    again takes a tenth of a busy service's time. Requests leave little that is not freed at once.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @contextlib.asynccontextmanager
