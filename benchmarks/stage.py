@@ -151,7 +151,6 @@ def _service(folder: Path, database_url: str) -> contextlib.AbstractContextManag
     environment |= {
         "DATABASE_URL": database_url,
         "BRANCHLINE_TOOL_MODULES": "benchmarks.tools",
-        "BRANCHLINE_LOG_LEVEL": "warning",
     }
     where = ("--host", "127.0.0.1", "--port", "0", "--data-dir", str(folder))
     return child(_SERVICE, "serve", *where, folder=folder, environment=environment)
