@@ -1,0 +1,1 @@
+"""Single services of app/services, with what they need faked."""
