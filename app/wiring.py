@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import httpx
 import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -32,7 +31,7 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
-from app.adapters.http_client import model_client
+from app.adapters.http_client import ModelClient, model_client
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.load import load_tools
@@ -92,7 +91,7 @@ class Machinery:
     feeds: Feeds
 
 
-def all_providers(client: httpx.AsyncClient) -> dict[str, Provider]:
+def all_providers(client: ModelClient) -> dict[str, Provider]:
     """Every wire format by name."""
     made = [make(client) for make in discover(providers, "PROVIDER").values()]
     return {provider.name: provider for provider in made}

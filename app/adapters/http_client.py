@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import SimpleNamespace
@@ -33,8 +33,37 @@ IDLE_S: Final = 30.0
 LINGER_S: Final = 0.25
 """How long the formal end of a body may take whose content is complete."""
 
-_USER_AGENT: Final = "branchline"
+_HEADERS: Final = {"User-Agent": "branchline", "Accept-Encoding": "identity"}
 _BODY: Final = "branchline.body"
+
+
+class ModelClient(httpx.AsyncClient):
+    """An `httpx.AsyncClient` with a short way for the one kind of request that has to be cheap."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, connect_timeout_s: float) -> None:
+        """Close it with `aclose()`."""
+        super().__init__(
+            transport=transport,
+            timeout=httpx.Timeout(None, connect=connect_timeout_s),
+            headers=_HEADERS,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            follow_redirects=False,
+            trust_env=False,
+        )
+        self._wire = transport
+        self._limits = {"timeout": {"connect": connect_timeout_s}}
+
+    async def open(self, url: httpx.URL, headers: Mapping[str, str], content: bytes) -> httpx.Response:
+        """POST, and give the response when its head has come; to be closed with `aclose()`.
+
+        Everything that `send` does beyond this is switched off here, and takes a hundred microseconds.
+        """
+        request = httpx.Request(
+            "POST", url, headers={**_HEADERS, **headers}, content=content, extensions=self._limits
+        )
+        response = await self._wire.handle_async_request(request)
+        response.request = request
+        return response
 
 
 def model_client(
@@ -42,21 +71,14 @@ def model_client(
     connect_timeout_s: float = 10.0,
     tls: ssl.SSLContext | None = None,
     may_connect: Callable[[str], bool] | None = None,
-) -> httpx.AsyncClient:
+) -> ModelClient:
     """The client for model servers; close it with `aclose()`.
 
     `connect_timeout_s` covers name, connection and handshake together. There is no limit on reading: how long
     an answer may take is decided by whoever waits for it, who cancels. `may_connect` is asked with each
     address (IPv4 or IPv6, as text) right before it is dialled.
     """
-    return httpx.AsyncClient(
-        transport=_Transport(tls or httpx.create_ssl_context(), may_connect),
-        timeout=httpx.Timeout(None, connect=connect_timeout_s),
-        headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        follow_redirects=False,
-        trust_env=False,
-    )
+    return ModelClient(_Transport(tls or httpx.create_ssl_context(), may_connect), connect_timeout_s)
 
 
 async def read(response: httpx.Response) -> bytes:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Self
 
 import httpx
 
 from app.adapters.chat_completions.answer import AnswerReader
 from app.adapters.chat_completions.profile import Profile, profile_of, url_of
 from app.adapters.chat_completions.request import body_of, headers_of
-from app.adapters.http_client import let_end, read
+from app.adapters.http_client import ModelClient, let_end, read
 from app.adapters.model_faults import connection_fault, status_fault, without_secrets
 from app.core.chunks import Chunk
 from app.core.errors import Invalid
@@ -32,6 +33,30 @@ SECRET_CHARS: Final = 5
 """What is shorter is no secret, but a dummy for a server that wants some key."""
 
 
+MOST_KNOWN: Final = 256
+"""Endpoints whose particulars are kept; each registration makes a new one, and so does time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where and how an endpoint is asked."""
+
+    endpoint: ModelEndpoint
+    profile: Profile
+    url: httpx.URL
+    headers: Mapping[str, str]
+    secrets: Sequence[str]
+    """What must not stand in a fault."""
+
+    @classmethod
+    def of(cls, endpoint: ModelEndpoint) -> Self:
+        """Raises `Invalid`."""
+        profile = profile_of(endpoint)
+        credentials = [endpoint.api_key or "", *profile.headers.values()]
+        secrets = [value for value in credentials if len(value) >= SECRET_CHARS]
+        return cls(endpoint, profile, url_of(endpoint), headers_of(endpoint, profile), secrets)
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -42,10 +67,11 @@ class OpenAIProvider:
     name = "openai"
     adapter_id = "openai"
 
-    def __init__(self, client: httpx.AsyncClient, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, client: ModelClient, now: Callable[[], datetime] = _utc_now) -> None:
         """`client` is one of `http_client.model_client`; `now` serves `Retry-After` dates alone."""
         self._client = client
         self._now = now
+        self._known: dict[int, _Target] = {}
 
     def check(self, endpoint: ModelEndpoint) -> None:
         """Raise `Invalid` with pointers when the endpoint's options or base URL make no sense."""
@@ -54,7 +80,7 @@ class OpenAIProvider:
 
     def capabilities(self, endpoint: ModelEndpoint) -> Capabilities:
         """Both, unless the options say otherwise."""
-        profile = profile_of(endpoint)
+        profile = self._target(endpoint).profile
         return Capabilities(
             tools=profile.native_tools,
             response_schema=profile.native_schema,
@@ -64,16 +90,20 @@ class OpenAIProvider:
     @asynccontextmanager
     async def open(self, opening: Opening) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
         """Ask, and give the answer as it comes; see `ports.provider.Provider.open`."""
-        profile, request = self._request(opening)
-        credentials = [opening.endpoint.api_key or "", *profile.headers.values()]
-        secrets = [value for value in credentials if len(value) >= SECRET_CHARS]
+        try:
+            target = self._target(opening.endpoint)
+            content = body_of(opening, target.profile)
+        except (Invalid, NotJson) as error:
+            fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
+            raise ProviderError(fault) from None
+        secrets = target.secrets
         with _faults(secrets):
-            response = await self._client.send(request, stream=True)
+            response = await self._client.open(target.url, target.headers, content)
         try:
             with _faults(secrets):
                 if not response.is_success:
                     raise ProviderError(await self._refusal(response))
-                reader = AnswerReader(profile, response.headers.get("content-type", ""))
+                reader = AnswerReader(target.profile, response.headers.get("content-type", ""))
                 first = await _first(response, reader)
             async with aclosing(_answer(response, reader, first, secrets)) as answer:
                 yield answer
@@ -82,20 +112,15 @@ class OpenAIProvider:
         finally:
             await response.aclose()
 
-    def _request(self, opening: Opening) -> tuple[Profile, httpx.Request]:
-        endpoint = opening.endpoint
-        try:
-            profile = profile_of(endpoint)
-            request = self._client.build_request(
-                "POST",
-                url_of(endpoint),
-                headers=headers_of(endpoint, profile),
-                content=body_of(opening, profile),
-            )
-        except (Invalid, NotJson) as error:
-            fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
-            raise ProviderError(fault) from None
-        return profile, request
+    def _target(self, endpoint: ModelEndpoint) -> _Target:
+        """What follows from the endpoint alone, kept for its next request. Raises `Invalid`."""
+        known = self._known.get(id(endpoint))
+        if known is not None and known.endpoint is endpoint:
+            return known
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        made = self._known[id(endpoint)] = _Target.of(endpoint)
+        return made
 
     async def _refusal(self, response: httpx.Response) -> Fault:
         """What an answer with an error status says."""

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx
 import pytest
 
-from app.adapters.http_client import model_client
+from app.adapters.http_client import ModelClient, model_client
 from app.adapters.providers import openai
 from app.adapters.providers.openai import OpenAIProvider
 from app.core.chunks import KeepAlive, TextDelta
@@ -32,13 +31,13 @@ SECRET = "sk-very-secret-0001"
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
+async def client() -> AsyncIterator[ModelClient]:
     async with model_client() as client:
         yield client
 
 
 @pytest.fixture
-def provider(client: httpx.AsyncClient) -> OpenAIProvider:
+def provider(client: ModelClient) -> OpenAIProvider:
     return OpenAIProvider(client, now=lambda: NOW)
 
 
