@@ -24,7 +24,7 @@ from app.core.operate.extract import extract
 from app.core.operate.read_output import Reading, parse_output, read_output, reading_events
 from app.core.operate.schema import AnswerContract, contract_for
 from app.core.prompt import ToolSchema
-from tests.conftest import SHARED
+from tests.conftest import DATA
 
 BOOK = {
     "type": "object",
@@ -321,15 +321,11 @@ def test_reading_takes_linear_time(piece: str) -> None:
     assert seconds(200_000) < 40 * seconds(20_000) + 0.05
 
 
-CASES = (
-    [
-        case
-        for case in map(json.loads, (SHARED / "cases" / "cases.jsonl").read_text().strip().split("\n"))
-        if case["kind"] == "3-json-output"
-    ]
-    if (SHARED / "cases" / "cases.jsonl").exists()
-    else []
-)
+CASES = [
+    case
+    for case in map(json.loads, (DATA / "cases.jsonl").read_text().strip().split("\n"))
+    if case["kind"] == "3-json-output"
+]
 NOT_MENDED = {"J06", "J24"}
 """Python literals and typographic quotes: read as no JSON for now."""
 
