@@ -75,6 +75,8 @@ class Executor:
             self._given_back.extend(runs)
             return
         for run in runs:
+            if run.id in self._running:
+                continue
             self._spawn(self._hold(run, ()), self._resume)
 
     async def arrival(self, run_id: UUID, timeout_s: float) -> None:
@@ -129,6 +131,9 @@ class Executor:
         run = execution.run
         log.error("record rejected", run_id=str(run.id), why=str(refusal))
         run.last_seq = execution.log.feed.last_seq
+        # What the model made may be what was refused; the log's own words are not.
+        run.finish_reason_raw = run.partial_text = run.validation = None
+        run.ended_at = None
         again = Execution(run, self._recorder.open(run))
         error = {
             "code": "RECORD_REJECTED",

@@ -117,13 +117,12 @@ class RunLog:
         """Append any other event; `more` joins its meta when read, but is stored with the run."""
         if self._failure is not None:
             raise self._failure
-        self._entries.append(entry_of(event, self._next(), self._stamp(), stream, attempt, fallback, more))
-        self._touch(self, self.feed.watchers > 0)
-
-    def _next(self) -> int:
+        # Made before its number counts: what cannot be made leaves no gap.
+        entry = entry_of(event, self._seq + 1, self._stamp(), stream, attempt, fallback, more)
         self._seq += 1
         self._block = None
-        return self._seq
+        self._entries.append(entry)
+        self._touch(self, self.feed.watchers > 0)
 
     def write(self, *rows: Row) -> None:
         """Have rows committed together with the events so far; who needs them stored awaits `committed`."""
@@ -176,8 +175,9 @@ class RunLog:
         return flush, waiting
 
     def fail(self, failure: Exception) -> None:
-        """Let the run's task find out, wherever it is, that it cannot write."""
+        """Let the run's task find out, wherever it is, that it cannot write; nothing more of it will be."""
         self._failure = failure
+        self._entries, self._rows, self._end, self._block = [], [], None, None
         for future in self._waiting:
             if not future.done():
                 future.set_exception(failure)
@@ -261,7 +261,12 @@ class Recorder:
                 logs = list(self._dirty.values())[:GROUP]
                 for run_log in logs:
                     del self._dirty[run_log.run.id]
-                await self._flush(logs)
+                try:
+                    await self._flush(logs)
+                except Exception as bug:
+                    log.exception("flush failed")
+                    for run_log in logs:
+                        run_log.fail(RecordRejected(repr(bug)))
 
     async def _flush(self, logs: Sequence[RunLog]) -> None:
         taken = [(run_log, *run_log.take()) for run_log in logs]

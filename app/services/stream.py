@@ -84,6 +84,8 @@ class StreamDriver:
                             return control
                         case Ask():
                             raise NotImplementedError(f"nobody decides {control.kind!r}")
+                if pump is None and self._machine.deadline_ms is None:
+                    raise NotTaken("the machine waits for nothing that could still happen")
                 waits: set[asyncio.Future[Any]] = set()
                 if pump is not None:
                     waits.add(pump)

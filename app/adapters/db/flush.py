@@ -121,7 +121,8 @@ WITH next AS (
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $2,
        lease_until = now() + $3::interval, started_at = $4
-FROM next WHERE r.id = next.id
+-- Seen again after waiting for its lock: somebody may have cancelled it, or taken it.
+FROM next WHERE r.id = next.id AND r.status = 'queued'
 RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
 
 

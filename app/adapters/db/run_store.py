@@ -89,7 +89,7 @@ next AS (
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4
-FROM next WHERE r.id = next.id
+FROM next WHERE r.id = next.id AND r.status = 'queued'
 RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
 
 _EXPIRE = """

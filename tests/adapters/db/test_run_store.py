@@ -419,3 +419,41 @@ async def test_a_run_that_is_given_back_is_taken_by_the_next(world: World) -> No
     assert (await world.store.run(PROJECT, second.run.id)).status == "queued"
     (again,) = (await world.store.claim(10)).started
     assert (again.id, again.epoch) == (second.run.id, 2)
+
+
+async def test_a_stuck_run_is_claimed_by_one_process(world: World) -> None:
+    rivals = [world.another() for _ in range(3)]
+    for _ in range(40):
+        branch_id = await world.branch()
+        first, second = world.run(branch_id), world.run(branch_id)
+        await world.store.accept(first)
+        await world.store.accept(second)
+        await world.connection.execute(
+            "UPDATE runs SET status = 'completed', ended_at = now() WHERE id = $1", first.run.id
+        )
+        claims = await asyncio.gather(*(rival.claim(10) for rival in rivals))
+        assert [run.id for claim in claims for run in claim.started] == [second.run.id]
+        await world.connection.execute("UPDATE runs SET status = 'completed', ended_at = now()")
+    for rival in rivals:
+        await rival.close()
+
+
+async def test_a_queued_run_that_is_being_cancelled_does_not_fail_the_one_before_it(world: World) -> None:
+    branch_id = await world.branch()
+    running, queued = world.run(branch_id), world.run(branch_id)
+    await world.store.accept(running)
+    await world.store.accept(queued)
+    other = await asyncpg.connect(**world.arguments)
+    cancelling = other.transaction()
+    await cancelling.start()
+    await other.execute("UPDATE runs SET status = 'cancelled', ended_at = now() WHERE id = $1", queued.run.id)
+    ending = asyncio.create_task(world.store.flush([world.end(running)]))
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while not await world.connection.fetchval(blocked):
+        assert not ending.done()
+    await cancelling.commit()
+    result = await ending
+    assert not result.rejected
+    assert not result.started
+    assert (await world.store.run(PROJECT, running.run.id)).status == "completed"
+    await other.close()
