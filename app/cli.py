@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app import __version__
+from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.embedded.errors import EmbeddedError
 from app.adapters.logs import configure_logs
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.first_job import FirstJob, StepFailed
-from app.launch import bound, complain, database, local_model, say, say_aside, serve, url_of
-from app.settings import BadSettings, Settings, load_settings
+from app.launch import complain, database, local_model, say, say_aside, serve
+from app.ports.catalog import ApiKey
+from app.server import bound, url_of
+from app.settings import BadSettings, Settings, in_development, load_settings
 from app.wiring import HOME, ground, keys_of, openapi_document
 
 EXAMPLE_TOOLS = "examples.tools"
@@ -32,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(options)
     except (BadSettings, EmbeddedError) as error:
         return complain(error)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        return complain(BadSettings(f"{error.filename}: {error.strerror}; choose another with --data-dir."))
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
@@ -76,8 +83,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes any free one")
+    parser.add_argument("--port", type=_port, help="port to listen on; 0 takes any free one")
     parser.add_argument("--data-dir", type=Path, help="folder of the embedded database and the secret key")
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65_535:
+        raise ValueError(text)
+    return port
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -119,26 +133,62 @@ def _run(options: argparse.Namespace) -> int:
         def first_job() -> bool:
             say(f"Branchline {__version__} on {url}, after {time.monotonic() - began:.1f} s")
             try:
-                branch = FirstJob(url, model.name, say).perform()
+                with _key(settings, data.url) as key:
+                    branch = FirstJob(url, model.name, say, key).perform()
             except StepFailed as failure:
                 say(f"The first job failed: {failure}")
                 outcome[0] = 1
             else:
                 if not options.exit:
-                    say(_what_to_try(url, branch))
+                    say(_what_to_try(url, branch, needs_key=key is not None))
             return not options.exit
 
         serve(settings, listener, data, model=model, once_up=first_job)
     return outcome[0]
 
 
-def _what_to_try(url: str, branch: str) -> str:
+@contextlib.contextmanager
+def _key(settings: Settings, database_url: str) -> Iterator[str | None]:
+    """A key for the first job, revoked after it; None where requests need no key."""
+
+    async def make() -> tuple[ApiKey, str] | None:
+        async with ground(database_url) as on:
+            if in_development(settings, has_keys=await PostgresKeys(on.database, on.ids).any()):
+                return None
+            project = await PostgresProjects(on.database, on.ids).ensure(HOME)
+            return await keys_of(on, settings).create(
+                Principal(project.id, None, ALL_SCOPES),
+                project.id,
+                name="first job",
+                scopes=[Scope.READ, Scope.RUN],
+                expires_at=datetime.now(UTC) + timedelta(minutes=10),
+            )
+
+    async def revoke(key: ApiKey) -> None:
+        async with ground(database_url) as on:
+            await keys_of(on, settings).revoke(
+                Principal(key.project_id, None, ALL_SCOPES), key.project_id, key.id
+            )
+
+    made = asyncio.run(make())
+    if made is None:
+        yield None
+        return
+    key, text = made
+    try:
+        yield text
+    finally:
+        asyncio.run(revoke(key))
+
+
+def _what_to_try(url: str, branch: str, *, needs_key: bool) -> str:
+    key = " -H 'Authorization: Bearer bl_…'" if needs_key else ""
     return f"""
 Try:
-  curl {url}/v1/branches/{branch}/messages
-  curl -N {url}/v1/branches/{branch}/operate -H 'Content-Type: application/json' \\
+  curl {url}/v1/branches/{branch}/messages{key}
+  curl -N {url}/v1/branches/{branch}/operate{key} -H 'Content-Type: application/json' \\
        -H 'Accept: text/event-stream' -d '{{"instruction": "Say hello in French."}}'
-  curl {url}/v1/branches/{branch}/act -H 'Content-Type: application/json' \\
+  curl {url}/v1/branches/{branch}/act{key} -H 'Content-Type: application/json' \\
        -d '{{"requests": [{{"function": "add", "arguments": {{"a": 19, "b": 23}}}}]}}'
 Ctrl-C stops it."""
 

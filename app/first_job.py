@@ -23,11 +23,14 @@ class StepFailed(Exception):
 class FirstJob:
     """Performs the job against a running service."""
 
-    def __init__(self, base_url: str, model: str, say: Say) -> None:
-        """`model` is the name of a registered model; `say` is given each line as it happens."""
+    def __init__(self, base_url: str, model: str, say: Say, key: str | None = None) -> None:
+        """`model` is the name of a registered model; `say` is given each line as it happens; `key` is an API
+        key, for a service that asks for one.
+        """
         self._model = model
         self._say = say
-        self._client = httpx.Client(base_url=base_url, timeout=TIMEOUT_S, trust_env=False)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._client = httpx.Client(base_url=base_url, timeout=TIMEOUT_S, trust_env=False, headers=headers)
 
     def perform(self) -> str:
         """All steps; returns the branch's id. Raises StepFailed, with what was wrong in words."""

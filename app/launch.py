@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
-import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.adapters.embedded.errors import LocalModelMissing
 from app.adapters.embedded.model import EmbeddedModel
 from app.adapters.embedded.postgres import EmbeddedPostgres
 from app.adapters.embedded.supervise import keep_alive
-from app.api.problems import problem
 from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
+from app.server import Server
 from app.services.models import OperatorModels
-from app.settings import BadSettings, Settings
+from app.settings import Settings
 from app.wiring import application
 
 Say = Callable[[str], None]
@@ -34,8 +30,6 @@ Say = Callable[[str], None]
 log = structlog.get_logger("launch")
 
 MODEL = "SmolLM2-135M-Instruct"
-DRAIN_S = 15
-"""How long open connections may last after the service was told to stop."""
 
 
 def say(line: str) -> None:
@@ -112,6 +106,7 @@ SCRIPT = {
 def local_model(settings: Settings) -> Iterator[LocalModel]:
     """A model for trying out, which runs for the block: a small real one, or a script where it is missing."""
     offered = OperatorModels()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
     engine = EmbeddedModel(settings.model_weights, log=settings.data_dir / "model.log", say=say)
     try:
         engine.start()
@@ -132,88 +127,6 @@ def local_model(settings: Settings) -> Iterator[LocalModel]:
         yield LocalModel("local", offered, engine)
 
 
-def bound(settings: Settings) -> socket.socket:
-    """The listening socket. Raises BadSettings when the address is taken."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except OSError as error:
-        listener.close()
-        raise BadSettings(
-            f"{settings.host}:{settings.port} cannot be used ({error.strerror}); choose another with --port."
-        ) from None
-    listener.set_inheritable(True)
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """Where clients on this machine find the service."""
-    host, port = listener.getsockname()[:2]
-    if host in {"0.0.0.0", "::"}:
-        host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-class _Protocol(HttpToolsProtocol):
-    """Uvicorn's, whose answer to what is no HTTP is a problem like every other."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read and close the connection."""
-        answer = problem(
-            400, "malformed_request", "This is no HTTP request that can be read.", request_id=None
-        )
-        head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
-        self.transport.write(
-            b"HTTP/1.1 400 Bad Request\r\n" + head + b"connection: close\r\n\r\n" + answer.body
-        )
-        self.transport.close()
-
-
-class Server(uvicorn.Server):
-    """Uvicorn, which tells the application of a stop before it waits for open connections to end."""
-
-    def __init__(self, app: Any, on_stop: Callable[[], None]) -> None:
-        """`on_stop` is called once, in the event loop's thread."""
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="uvloop",
-                http=_Protocol,
-                ws="none",
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                proxy_headers=False,  # nothing here asks for the client's address
-                timeout_graceful_shutdown=DRAIN_S,
-                timeout_keep_alive=75,
-            )
-        )
-        self._on_stop = on_stop
-        self.up = asyncio.Event()
-        """Set when requests are answered."""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to answer requests."""
-        await super().startup(sockets=sockets)
-        if self.started:
-            self.up.set()
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        """A signal to stop. Uvicorn's own handler would raise it again when the server has ended, before the
-        rest of the process is put away.
-        """
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop serving; from the event loop's thread."""
-        self.should_exit = True
-        self._on_stop()
-
-
 def serve(
     settings: Settings,
     listener: socket.socket,
@@ -232,7 +145,13 @@ def serve(
         offered = model.offered if model is not None else None
         async with application(settings, data.url, offered) as made, _kept_alive(data, model):
             _spare_the_collector()
-            server = Server(made.app, made.closing.set)
+
+            def stopping() -> None:
+                if not made.closing.is_set():
+                    say_aside("Stopping: runs have a few seconds to end.")
+                made.closing.set()
+
+            server = Server(made.app, stopping)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             up = asyncio.create_task(server.up.wait())
             await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)

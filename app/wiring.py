@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import __version__
@@ -56,7 +57,7 @@ from app.services.plan import Planner
 from app.services.projects import Projects
 from app.services.recorder import Recorder
 from app.services.runs import Runs
-from app.settings import Settings, check_exposure, in_development
+from app.settings import BadSettings, Settings, check_exposure, in_development
 
 HOME = "default"
 """Name of the project that requests without a key work in."""
@@ -158,14 +159,26 @@ class Ground:
 
 @asynccontextmanager
 async def ground(database_url: str) -> AsyncIterator[Ground]:
-    """A migrated database, for the block."""
+    """A migrated database, for the block. Raises BadSettings when it cannot be used."""
     clock = SystemClock()
-    engine = make_engine(database_url)
     try:
-        await migrate(engine, now_ms=clock.wall_ms())
+        engine = make_engine(database_url)
+    except (ValueError, SQLAlchemyError) as error:
+        raise BadSettings(str(error)) from None
+    try:
+        try:
+            await migrate(engine, now_ms=clock.wall_ms())
+        except (OSError, SQLAlchemyError) as error:
+            raise BadSettings(f"The database cannot be used: {reason_of(error)}") from error
         yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
     finally:
         await engine.dispose()
+
+
+def reason_of(error: Exception) -> str:
+    """What a database or its driver says is wrong, in one line and without the statement."""
+    cause = getattr(error, "orig", None) or error
+    return str(cause).strip().partition("\n")[0] or type(cause).__name__
 
 
 def keys_of(on: Ground, settings: Settings) -> Keys:

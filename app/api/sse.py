@@ -88,14 +88,14 @@ class EventStream(Response):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        for task in done:
-            failure = task.exception()
-            if failure is None or isinstance(failure, TimeoutError | OSError):
-                continue
+        # Whatever ended it, the client can go on where it was: only `stream.end` says that nothing follows.
+        failures = [failure for task in done if (failure := task.exception()) is not None]
+        if any(isinstance(failure, TimeoutError | OSError | RuntimeError) for failure in failures):
+            return  # nobody reads, or nobody is there: the server cuts the connection
+        for failure in failures:
             if not isinstance(failure, Unavailable):
                 raise failure
-        # Whatever ended it, the client can go on where it was: only `stream.end` says that nothing follows.
-        with suppress(OSError):
+        with suppress(OSError, RuntimeError):
             await send({"type": "http.response.body", "body": b""})
 
     async def _send_all(self, send: Send) -> None:

@@ -246,7 +246,7 @@ class Keys(Protocol):
         """Store a key. Raises NotFound for an unknown project, AnsweredBefore, KeyReused."""
 
     async def page(self, project_id: UUID, part: Slice) -> Page[ApiKey]:
-        """Keys of a project by id."""
+        """Keys of a project by id. Raises NotFound."""
 
     async def revoke(self, project_id: UUID, key_id: UUID, *, by: UUID | None) -> ApiKey:
         """Make the key useless for good; a second time changes nothing. Raises NotFound."""

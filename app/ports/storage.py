@@ -258,6 +258,9 @@ class RunStore(Protocol):
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
         """Raises NotFound for a branch that is not the project's."""
 
+    async def remembered(self, project_id: UUID, idempotency: tuple[str, str, bytes]) -> UUID | None:
+        """The run for which this idempotency key was used. Raises KeyReused for another request's key."""
+
     async def accept(self, new: NewRun) -> Acceptance:
         """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
 

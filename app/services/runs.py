@@ -86,6 +86,11 @@ class Runs:
 
         Raises what planning raises, and NotFound, PreconditionFailed, BranchBusy, TooMany.
         """
+        if origin.idempotency is not None:
+            # Before anything is planned: the run may have used what is gone by now.
+            known = await self._store.remembered(origin.project_id, origin.idempotency)
+            if known is not None:
+                return Submission(await self.get(origin.project_id, known), replayed=True)
         planner = self._planners[kind]
         body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
         for _ in range(STALE_TRIES):

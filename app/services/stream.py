@@ -84,14 +84,7 @@ class StreamDriver:
                             return control
                         case Ask():
                             raise NotImplementedError(f"nobody decides {control.kind!r}")
-                if pump is None and self._machine.deadline_ms is None:
-                    raise NotTaken("the machine waits for nothing that could still happen")
-                waits: set[asyncio.Future[Any]] = set()
-                if pump is not None:
-                    waits.add(pump)
-                if not told:
-                    waits.add(stop)
-                done = await self._first_of(waits)
+                done = await self._first_of(pump, None if told else stop)
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -105,8 +98,13 @@ class StreamDriver:
         finally:
             await _ended(pump)
 
-    async def _first_of(self, waits: set[asyncio.Future[Any]]) -> set[asyncio.Future[Any]]:
+    async def _first_of(
+        self, pump: asyncio.Task[list[Control]] | None, stop: asyncio.Future[str] | None
+    ) -> set[asyncio.Future[Any]]:
         """Those that are done; none when a limit strikes, or comes nearer, before any is."""
+        if pump is None and self._machine.deadline_ms is None:
+            raise NotTaken("the machine waits for nothing that could still happen")
+        waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():
             self._nearer = asyncio.get_running_loop().create_future()
         self._awaited_ms = deadline = self._machine.deadline_ms

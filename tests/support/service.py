@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from app.launch import Server
+from app.server import Server
 from app.settings import Settings
 from app.wiring import Application, application
 

@@ -119,3 +119,44 @@ async def test_database_and_model_end_with_a_parent_that_is_killed(tmp_path: Pat
 
 def _alive(commands: Sequence[str]) -> list[str]:
     return [command for command in commands if command.strip()]
+
+
+async def test_the_first_job_works_where_keys_are_asked_for_and_on_a_database_of_others(
+    tmp_path: Path, database_url: str
+) -> None:
+    """A fresh folder that nobody has made yet; first without a key, then with one."""
+    folder = tmp_path / "not" / "there"
+    environment = {
+        "DATABASE_URL": database_url,
+        "BRANCHLINE_MODEL_WEIGHTS": str(tmp_path / "none.gguf"),
+    }
+    for bootstrap_key in ("", "a key for the first set-up"):
+        process = await start(folder, "--exit", **environment, BRANCHLINE_BOOTSTRAP_KEY=bootstrap_key)
+        output = await shown(process)
+        assert process.returncode == 0, output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--port", "99999"], {}),
+        (["--data-dir", "{file}"], {}),
+        ([], {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}),
+        ([], {"DATABASE_URL": "mysql://localhost/x"}),
+        ([], {"BRANCHLINE_NO_SUCH_SETTING": "1"}),
+    ],
+)
+async def test_a_wrong_setting_is_a_line_that_says_so(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    process = await start(
+        tmp_path / "data",
+        "--exit",
+        *(argument.format(file=file) for argument in arguments),
+        **{"BRANCHLINE_MODEL_WEIGHTS": str(tmp_path / "none.gguf"), **environment},
+    )
+    output = await shown(process)
+    assert process.returncode == 2, output
+    assert "Traceback" not in output

@@ -13,12 +13,10 @@ from app.adapters.db.columns import EVENT_WIDTH, entry_columns, transposed
 from app.core.errors import (
     BranchBusy,
     Conflict,
-    Invalid,
     KeyReused,
     NotFound,
     PreconditionFailed,
     QueueFull,
-    TooMany,
 )
 from app.core.record import Entry
 from app.ports.storage import Acceptance, Accepted, NewRun, Replayed, Stale
@@ -161,14 +159,25 @@ async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replaye
     )
     if inserted:
         return None
+    found = await recall(connection, new.run.project_id, new.idempotency)
+    if found is None:
+        raise Conflict("The idempotency key was in use a moment ago; try again.")
+    return found
+
+
+async def recall(
+    connection: asyncpg.Connection[Any], project_id: UUID, idempotency: tuple[str, str, bytes]
+) -> Replayed | None:
+    """The run for which the key was used, if it was."""
+    scope, key, fingerprint = idempotency
     row = await connection.fetchrow(
         "SELECT fingerprint, run_id FROM idempotency_keys WHERE project_id = $1 AND scope = $2 AND key = $3",
-        new.run.project_id,
+        project_id,
         scope,
         key,
     )
     if row is None:
-        raise Conflict("The idempotency key was in use a moment ago; try again.")
+        return None
     if row["fingerprint"] != fingerprint:
         raise KeyReused("This Idempotency-Key was used with another body; use a new key for a new request.")
     return Replayed(row["run_id"])
@@ -186,21 +195,3 @@ async def accept_alone(
         return await accept_one(connection, new, owner=owner, lease=lease)
     except _StaleInside:
         return Stale()
-
-
-async def accept_group(
-    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
-) -> list[Acceptance | BaseException]:
-    """One outcome for each run, in order."""
-    simple = [n for n in news if n.idempotency is None]
-    started = await start_all(connection, simple, owner=owner, lease=lease) if simple else set()
-    out: list[Acceptance | BaseException] = []
-    for new in news:
-        if new.run.id in started:
-            out.append(Accepted(running=True))
-            continue
-        try:
-            out.append(await accept_alone(connection, new, owner=owner, lease=lease))
-        except (NotFound, Invalid, Conflict, TooMany, PreconditionFailed) as refusal:
-            out.append(refusal)
-    return out

@@ -52,6 +52,7 @@ def make_engine(text: str, *, pool_size: int = 5) -> AsyncEngine:
         max_overflow=pool_size,
         pool_timeout=10,
         pool_pre_ping=True,
+        hide_parameters=True,  # they are what users said, and errors are logged
         json_serializer=lambda value: dumps(value).decode(),
         json_deserializer=from_json,
         connect_args={"server_settings": {"application_name": APPLICATION_NAME}},

@@ -69,6 +69,9 @@ class PostgresKeys:
         query = sa.select(*_COLUMNS).where(api_keys.c.project_id == project_id)
         async with self._database.reading() as connection:
             rows = (await connection.execute(sliced(query, api_keys.c.id, part))).all()
+            known = sa.select(projects.c.id).where(projects.c.id == project_id)
+            if not rows and (await connection.execute(known)).first() is None:
+                raise NotFound("There is no such project.")
         return page_of([_key(row) for row in rows], part)
 
     async def revoke(self, project_id: UUID, key_id: UUID, *, by: UUID | None) -> ApiKey:

@@ -27,6 +27,7 @@ from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
 from app.ports.storage import (
     Acceptance,
+    Accepted,
     BranchState,
     Claimed,
     Flush,
@@ -110,6 +111,12 @@ SELECT u.id, GREATEST(
 FROM unnest($1::uuid[]) AS u (id)"""
 
 
+def told(refusal: asyncpg.PostgresError) -> str:
+    """What the database objects to, without the data: that is what users said, and this goes into the log."""
+    constraint = getattr(refusal, "constraint_name", None)
+    return f"{refusal.sqlstate} {type(refusal).__name__}" + (f" ({constraint})" if constraint else "")
+
+
 class PostgresRuns:
     """`ports.storage.RunStore`."""
 
@@ -134,27 +141,40 @@ class PostgresRuns:
 
     # Accepting
 
+    async def remembered(self, project_id: UUID, idempotency: tuple[str, str, bytes]) -> UUID | None:
+        """See the port."""
+        async with self._rest.use() as connection:
+            found = await accepting.recall(connection, project_id, idempotency)
+        return None if found is None else found.run_id
+
     async def accept(self, new: NewRun) -> Acceptance:
         """See the port."""
         return await self._accepts.submit(new)
 
     async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
-        async def work(connection: asyncpg.Connection[Any]) -> list[Acceptance | BaseException]:
-            return await accepting.accept_group(connection, news, owner=self._owner, lease=self._lease)
+        # Those that can start at once go together; each of the rest takes a transaction of its own, so that
+        # one that is refused, or poisoned, does not fail its neighbours.
+        simple = [new for new in news if new.idempotency is None]
+
+        async def together(connection: asyncpg.Connection[Any]) -> set[UUID]:
+            return await accepting.start_all(connection, simple, owner=self._owner, lease=self._lease)
+
+        try:
+            started = await self._accept.run(together) if simple else set()
+        except asyncpg.DataError:
+            started = set()
+        return [
+            Accepted(running=True) if new.run.id in started else await self._accept_alone(new) for new in news
+        ]
+
+    async def _accept_alone(self, new: NewRun) -> Acceptance | BaseException:
+        async def work(connection: asyncpg.Connection[Any]) -> Acceptance:
+            return await accepting.accept_alone(connection, new, owner=self._owner, lease=self._lease)
 
         try:
             return await self._accept.run(work)
-        except asyncpg.DataError:
-            if len(news) == 1:
-                raise
-            # One poisoned member must not fail its neighbours.
-            out: list[Acceptance | BaseException] = []
-            for new in news:
-                try:
-                    out.extend(await self._accept_batch([new]))
-                except Exception as failure:
-                    out.append(failure)
-            return out
+        except Exception as refusal:
+            return refusal
 
     # Writing
 
@@ -164,7 +184,7 @@ class PostgresRuns:
             return await self._flush_together(flushes)
         except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
             if len(flushes) == 1:
-                return FlushResult(rejected={flushes[0].run_id: str(refusal)})
+                return FlushResult(rejected={flushes[0].run_id: told(refusal)})
         results = [await self.flush([one]) for one in flushes]
         return FlushResult(
             lost=[run for result in results for run in result.lost],

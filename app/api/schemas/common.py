@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -45,8 +46,18 @@ def _as_rfc_3339(value: Any) -> Any:
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
 
-Instant = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_as_rfc_3339)]
-"""A time with its offset."""
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise PydanticCustomError("date_time", "this time lies outside the years 1 to 9999") from None
+
+
+Instant = Annotated[
+    AwareDatetime, Field(strict=False), BeforeValidator(_as_rfc_3339), AfterValidator(_in_utc)
+]
+"""A time with its offset, as the same time in UTC."""
 
 refuse_filled = BeforeValidator(_refuse_filled)
 """Only an empty list or object is taken."""

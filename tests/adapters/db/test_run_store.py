@@ -448,7 +448,10 @@ async def test_a_queued_run_that_is_being_cancelled_does_not_fail_the_one_before
     await cancelling.start()
     await other.execute("UPDATE runs SET status = 'cancelled', ended_at = now() WHERE id = $1", queued.run.id)
     ending = asyncio.create_task(world.store.flush([world.end(running)]))
-    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    blocked = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
     while not await world.connection.fetchval(blocked):
         assert not ending.done()
     await cancelling.commit()
