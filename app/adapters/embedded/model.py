@@ -26,6 +26,12 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY
 _READY_S = 120.0
 _SLOTS = 2
 _MOST_THREADS = 4
+_SPINS = "1000"
+"""How often a thread looks whether the others are done before it sleeps: for some microseconds.
+
+With that, two cores write 80 tokens a second, and 29 beside another busy process. Without any looking it
+is 27, and without a bound 2 beside another busy process.
+"""
 
 
 class EmbeddedModel:
@@ -210,6 +216,4 @@ def find_weights(named: Path | None = None) -> Path:
 
 def _environment() -> dict[str, str]:
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    # Threads that spin while they wait for each other starve as soon as anything else wants a processor: on
-    # two cores with a third busy process, 2 tokens a second instead of 30.
-    return {"PYTHONPATH": str(_IMPORT_ROOT), "OMP_WAIT_POLICY": "passive", **passed_on}
+    return {"PYTHONPATH": str(_IMPORT_ROOT), "GOMP_SPINCOUNT": _SPINS, **passed_on}
