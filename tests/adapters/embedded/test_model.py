@@ -91,6 +91,7 @@ async def test_killed_it_comes_back_at_the_same_address(model: EmbeddedModel) ->
 async def test_one_that_hangs_is_noticed_and_replaced(model: EmbeddedModel) -> None:
     hung = child_of(model)
     os.kill(hung, signal.SIGSTOP)
+    os.waitid(os.P_PID, hung, os.WSTOPPED | os.WNOWAIT)  # all of its threads
     assert not model.is_ready()
     await model.revive()
     assert model.is_ready()
