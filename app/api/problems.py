@@ -25,6 +25,7 @@ STATUS: Final[Mapping[Category, int]] = {
     Category.GONE: 410,
     Category.PRECONDITION: 412,
     Category.TOO_LARGE: 413,
+    Category.HEAD_TOO_LARGE: 431,
     Category.UNSUPPORTED_MEDIA: 415,
     Category.INVALID: 422,
     Category.TOOL_FAILED: 424,

@@ -19,6 +19,7 @@ class Category(StrEnum):
     GONE = "gone"
     PRECONDITION = "precondition"
     TOO_LARGE = "too_large"
+    HEAD_TOO_LARGE = "head_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"
     INVALID = "invalid"
     TOOL_FAILED = "tool_failed"
@@ -128,6 +129,13 @@ class BodyTooLarge(AppError):
 
     code = "body_too_large"
     category = Category.TOO_LARGE
+
+
+class HeadersTooLarge(AppError):
+    """The line and the headers of the request have more bytes than this server takes."""
+
+    code = "headers_too_large"
+    category = Category.HEAD_TOO_LARGE
 
 
 class UnsupportedMedia(AppError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from app.server import Server
+from app.server import Server, bound, url_of
 from app.settings import Settings
 from app.wiring import Application, application
 
@@ -162,10 +161,8 @@ async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
             **settings,
         }
     )
-    # With the protocol named, or asyncio leaves Nagle's algorithm on, which costs 40 ms an answer.
-    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
-        listener.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with bound(chosen) as listener:
+        url = url_of(listener)
         async with application(chosen, database_url) as made:
             server = QuietServer(made.app, made.closing.set)
             serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import orjson
 import pytest
 
-from app.server import HEAD_BYTES
+from app import server
+from app.server import HEAD_BYTES, UNREAD_S, bound
+from app.settings import Settings
 from tests.support.polling import until
 from tests.support.service import Service
 
@@ -43,11 +46,30 @@ async def test_a_head_without_end_is_refused(service: Service, complete: bool) -
     rest = [b"x" * HEAD_BYTES * 2, b"\r\n\r\n"] if complete else [b"x" * HEAD_BYTES] * 4
     status, problem = await answer_to(service, head, *rest)
     assert (status, problem["code"]) == (431, "headers_too_large")
+    assert (await service.http.get(problem["type"])).json()["status"] == 431
 
 
 async def test_a_usual_head_with_a_large_body_passes(service: Service) -> None:
     answer = await service.http.post("/v1/branches", json={"name": "n", "system": "x" * 300_000})
     assert answer.status_code == 201
+
+
+async def test_who_says_nothing_is_not_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_S", 0.01)
+    host, _, port = service.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    assert await reader.read() == b""
+    writer.close()
+
+
+@pytest.mark.skipif(
+    not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux ends connections that nobody reads"
+)
+def test_connections_inherit_an_end_to_what_nobody_reads() -> None:
+    with bound(Settings(port=0)) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNREAD_S * 1000
 
 
 async def test_a_client_that_goes_away_without_reading_leaves_nothing(service: Service) -> None:

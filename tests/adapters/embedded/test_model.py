@@ -88,10 +88,15 @@ async def test_killed_it_comes_back_at_the_same_address(model: EmbeddedModel) ->
     assert model.pid != killed
 
 
+def hang(child: int) -> None:
+    """Stop a child. Its threads go on for a moment after the signal: wait until they stand still."""
+    os.kill(child, signal.SIGSTOP)
+    os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+
+
 async def test_one_that_hangs_is_noticed_and_replaced(model: EmbeddedModel) -> None:
     hung = child_of(model)
-    os.kill(hung, signal.SIGSTOP)
-    os.waitid(os.P_PID, hung, os.WSTOPPED | os.WNOWAIT)  # all of its threads
+    hang(hung)
     assert not model.is_ready()
     await model.revive()
     assert model.is_ready()
