@@ -9,13 +9,14 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter
 
 from app.core.events import event_types
-from app.core.events.base import Event, camel
+from app.core.events.base import Event, TextRef, camel
 
 REF = "#/components/schemas/"
 ENVELOPE = "EventEnvelope"
 ANY = "Event"
 PAGE = "EventPage"
 
+_TEXT = {"type": ["string", "null"], "description": "Null where it is too long to be shown here."}
 _UUID = {"type": "string", "format": "uuid"}
 _RUN = "019a0000-0000-7000-8000-000000000003"
 _PLACEHOLDERS: Mapping[str, Any] = {
@@ -73,7 +74,8 @@ def _meta(kind: type[Event]) -> dict[str, Any]:
     properties, required = {}, []
     for member in fields(declared):
         name = camel(member.name)
-        properties[name] = TypeAdapter(hints[member.name]).json_schema()
+        hint = hints[member.name]
+        properties[name] = _TEXT if hint is TextRef else TypeAdapter(hint).json_schema()
         if member.default is not None:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
@@ -88,7 +90,8 @@ def _placeholder(schema: Mapping[str, Any]) -> Any:
         return schema["enum"][0]
     if "anyOf" in schema:
         return _placeholder(schema["anyOf"][0])
-    return _PLACEHOLDERS.get(str(schema.get("type")))
+    kind = schema.get("type")
+    return _PLACEHOLDERS.get(kind[0] if isinstance(kind, list) else str(kind))
 
 
 def _envelope() -> dict[str, Any]:

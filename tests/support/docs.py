@@ -183,6 +183,10 @@ _TYPES: Mapping[str, str] = {
     "Any": "any",
     "dict[str, Any]": "object",
     "list[str]": "array of strings",
+    "list[list[int]]": "array of arrays of integers",
+    "list[dict[str, Any]]": "array of objects",
+    "dict[str, float]": "object of numbers",
+    "TextRef": "string or null",
 }
 
 

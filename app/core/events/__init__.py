@@ -4,17 +4,37 @@ The number of a type is stored with every event, so it is never reused. Each fam
 its first number at the head of its file.
 """
 
-from app.core.events import abort, adapter, fallback, network, retry, run, session, structured, timeout, tool
-from app.core.events.base import Callback, Event, by_code, event_types
+from app.core.events import (
+    abort,
+    adapter,
+    consensus,
+    continuation,
+    drift,
+    fallback,
+    guardrail,
+    network,
+    retry,
+    run,
+    session,
+    structured,
+    timeout,
+    tool,
+)
+from app.core.events.base import Callback, Event, TextRef, by_code, event_types
 
 __all__ = [
     "Callback",
     "Event",
+    "TextRef",
     "abort",
     "adapter",
     "by_code",
+    "consensus",
+    "continuation",
+    "drift",
     "event_types",
     "fallback",
+    "guardrail",
     "network",
     "retry",
     "run",

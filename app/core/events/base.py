@@ -23,6 +23,18 @@ class Callback:
         return {"name": self.name, "args": list(self.args)}
 
 
+@dataclass(frozen=True, slots=True)
+class TextRef:
+    """Stands for the first `length` code points of the stream's text as it is where the event stands.
+
+    The text is in the log already, so it is not stored again: `n` tokens cost O(n) bytes, however many
+    checkpoints there are. Only what is marked as `refers` may hold one, in its meta or its callbacks.
+    """
+
+    length: int
+    """In code points."""
+
+
 class Event:
     """One fact about a run.
 
@@ -38,6 +50,8 @@ class Event:
     """The number under which the type is stored; never reused."""
     family: ClassVar[str]
     """Name of the module that declares it."""
+    refers: ClassVar[bool]
+    """Whether its meta or callbacks may hold a `TextRef`."""
     _wire_names: ClassVar[tuple[tuple[str, str, bool], ...]]
 
     callbacks: tuple[Callback, ...]
@@ -73,12 +87,12 @@ def camel(name: str) -> str:
 
 
 @dataclass_transform()
-def event(type_name: str, code: int) -> Callable[[E_co], E_co]:
+def event(type_name: str, code: int, *, refers: bool = False) -> Callable[[E_co], E_co]:
     """Class decorator: declare an event type. Declaring a name or a number twice is an error at import."""
 
     def declare(cls: E_co) -> E_co:
         made: Any = dataclass(slots=True, eq=True)(cls)
-        made.type, made.code = type_name, code
+        made.type, made.code, made.refers = type_name, code, refers
         made.family = made.__module__.rsplit(".", 1)[-1]
         made._wire_names = tuple((f.name, camel(f.name), f.default is None) for f in fields(made))
         if type_name in _BY_TYPE or code in _BY_CODE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.core.events.base import Event, event
 
 
@@ -53,4 +55,39 @@ class RetryGiveUp(Event):
     max_attempts: int
     """The limit that was reached, 0 where this kind of fault is never retried."""
     reason: str
-    """`not_retryable`, `retries_exhausted`, `not_in_retry_on` or `model_calls_exhausted`."""
+    """`not_retryable`, `retries_exhausted`, `not_in_retry_on`, `vetoed` or `model_calls_exhausted`."""
+
+
+@event("RETRY_FN_START", 84)
+class RetryFnStart(Event):
+    """The caller's should_retry is asked; only where a retry is due without it."""
+
+    attempt: int
+    """Retries of this model's stream so far: 0, 1 …"""
+    category: str
+    default_should_retry: bool
+    """Always true: it can only veto."""
+
+
+@event("RETRY_FN_RESULT", 85)
+class RetryFnResult(Event):
+    """It has answered."""
+
+    attempt: int
+    category: str
+    user_result: Any
+    """What it gave; anything but true is a veto."""
+    final_should_retry: bool
+    duration_ms: float
+
+
+@event("RETRY_FN_ERROR", 86)
+class RetryFnError(Event):
+    """It failed, which is a veto."""
+
+    attempt: int
+    category: str
+    error: str
+    final_should_retry: bool
+    """Always false."""
+    duration_ms: float

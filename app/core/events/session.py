@@ -63,7 +63,7 @@ class FinalizationEnd(Event):
     """The final checks are done, well or ill."""
 
 
-@event("COMPLETE", 8)
+@event("COMPLETE", 8, refers=True)
 class Complete(Event):
     """The stream has its answer."""
 

@@ -1,0 +1,1 @@
+"""Detectors that tell when an answer strays from its course."""

@@ -1,0 +1,1 @@
+"""Rules that judge a model's answer while it is written and when it has ended."""
