@@ -115,6 +115,8 @@ class Settings(BaseSettings):
     """A GGUF file for the small local model of `branchline run`, in place of the one that comes with it."""
     tool_modules: Words = ()
     """Python modules that declare tools in a list `TOOLS`."""
+    guardrail_modules: Words = ()
+    """Python modules that declare guardrails in a list `GUARDRAILS`."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.cel import Cel
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -32,7 +33,9 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
+from app.adapters.guardrails.python import Guardrail, PythonGuardrails, load_guardrails
 from app.adapters.http_client import ModelClient, model_client
+from app.adapters.plug_ins import BadPlugIn
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.load import load_tools
@@ -41,12 +44,17 @@ from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.core.discovery import discover
+from app.core.guardrails.base import Rule
+from app.core.guardrails.presets import built_in_rules
+from app.core.operate.lifecycle import LifecycleBody
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
 from app.services.branches import Branches
+from app.services.consensus import ConsensusPlanner
+from app.services.decisions import Choices, Decisions
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
@@ -57,6 +65,7 @@ from app.services.plan import Planner
 from app.services.projects import Projects
 from app.services.recorder import Recorder
 from app.services.runs import Runs
+from app.services.stream import Decide
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
 HOME = "default"
@@ -109,15 +118,20 @@ def machinery(
     tools: PythonTools,
     catalog: ToolCatalog,
     lifecycle: Mapping[str, Any] | None,
+    decide: Decide,
+    rules: Mapping[str, Rule],
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
     store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
     feeds = Feeds()
     acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
-    outside = Outside(models, known_providers, catalog, acting, clock, ids, random.random, lifecycle)
+    outside = Outside(
+        models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
+    )
     planners: dict[str, Planner[Any]] = {
         "operate": OperatePlanner(outside),
         "act": ActPlanner(catalog, acting),
+        "consensus": ConsensusPlanner(outside),
     }
 
     # Executor and recorder know each other: a flush that ends a run can start the next one.
@@ -200,6 +214,11 @@ async def application(
         tools = PythonTools(load_tools(settings.tool_modules))
         stack.callback(tools.close)
         catalog = PythonCatalog(tools)
+        guardrails = PythonGuardrails(_guardrails(settings))
+        stack.callback(guardrails.close)
+        expressions = Cel()
+        stack.callback(expressions.close)
+        choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
         has_keys = await PostgresKeys(on.database, on.ids).any()
@@ -216,9 +235,13 @@ async def application(
             known_providers=known,
             tools=tools,
             catalog=catalog,
-            lifecycle=settings.lifecycle.level() if settings.lifecycle else None,
+            lifecycle=_lifecycle(settings, choices),
+            decide=Decisions(expressions, guardrails, on.clock).decide,
+            rules=guardrails.rules,
         )
-        app = build_app(_services(on, settings, made, models, catalog, home=home.id, development=development))
+        services = _services(on, settings, made, models, catalog, home=home.id, development=development)
+        services.choices, services.guardrails = choices, guardrails.descriptions
+        app = build_app(services)
         running = app.state.running = Running(
             made.runs,
             made.store,
@@ -229,6 +252,30 @@ async def application(
         )
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
+
+
+def _guardrails(settings: Settings) -> list[Guardrail]:
+    """Raises BadSettings for one that cannot be loaded, or that bears a built-in rule's name."""
+    try:
+        found = load_guardrails(settings.guardrail_modules)
+    except BadPlugIn as error:
+        raise BadSettings(str(error)) from error
+    taken = sorted(built_in_rules().keys() & {guardrail.name for guardrail in found})
+    if taken:
+        raise BadSettings(f"a guardrail cannot be called {taken[0]!r}: that is a built-in one")
+    return found
+
+
+def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None:
+    """The settings' level, held to the same as a request's. Raises BadSettings."""
+    if settings.lifecycle is None:
+        return None
+    level = settings.lifecycle.level()
+    try:
+        LifecycleBody.model_validate(level, context=choices)
+    except ValueError as error:
+        raise BadSettings(f"the lifecycle of the settings cannot be applied: {error}") from None
+    return level
 
 
 def _models(

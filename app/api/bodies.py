@@ -47,7 +47,7 @@ async def read_body(request: Request, model: type[M], *, optional: bool = False)
     """The body as a `model`. Raises UnsupportedMedia, BodyTooLarge, InvalidJson, Invalid."""
     value = await read_json(request, optional=optional)
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, context=request.app.state.services.choices)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         raise body_faults(faults, value) from None

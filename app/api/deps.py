@@ -14,6 +14,7 @@ from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
 from app.ports.tool import ToolCatalog
 from app.services.branches import Branches
+from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models
 from app.services.projects import Projects
@@ -45,6 +46,10 @@ class Services:
     branches: Branches
     models: Models
     tools: ToolCatalog
+    choices: Choices | None = None
+    """What lifecycles may choose; None checks their form alone."""
+    guardrails: Mapping[str, str] = field(default_factory=dict)
+    """What the guardrails of plug-ins are for, by name."""
     edge: Edge = field(default_factory=Edge)
     readiness: Mapping[str, Check] = field(default_factory=dict)
     """What has to hold for /readyz, by name."""

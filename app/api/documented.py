@@ -33,14 +33,20 @@ EVENTS: dict[str, Any] = {
         "schema": {
             "type": "string",
             "description": "Server-sent events: `id` is `<run_id>:<seq>`, `event` the type, `data` an "
-            "`Event`; the last one is `stream.end`.",
+            "`Event`; the last one is `stream.end`. With `view=callbacks`, `event` is the name and `data` a "
+            "`FiredCallback`; only the last one of an event has an `id`.",
         }
     }
 }
 """The content of an answer that follows a run."""
 
 RUN: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/RunView"}}}
-EVENT_PAGE: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/EventPage"}}}
+RUN_ANSWERS: Responses = also(200, "The run has ended, or its events", {**RUN, **EVENTS}) | also(
+    202, "The run goes on, at the address that Location names", RUN
+)
+"""What is answered to a request that starts a run."""
+
+LOG_PAGE: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/LogPage"}}}
 
 
 def problems(*errors: type[AppError]) -> Responses:

@@ -10,13 +10,28 @@ from pydantic import TypeAdapter
 
 from app.core.events import event_types
 from app.core.events.base import Event, TextRef, camel
+from app.core.events.structured import ALIASES
+from app.core.texts import MAX_SHOWN
 
 REF = "#/components/schemas/"
 ENVELOPE = "EventEnvelope"
 ANY = "Event"
 PAGE = "EventPage"
+CALLBACK = "FiredCallback"
+CALLBACK_PAGE = "CallbackPage"
+LOG_PAGE = "LogPage"
 
-_TEXT = {"type": ["string", "null"], "description": "Null where it is too long to be shown here."}
+_TEXT = {
+    "type": ["string", "null"],
+    "description": f"Null above {MAX_SHOWN} code points; the member beside it then tells where the text is.",
+}
+_TEXT_REF = {
+    "type": "object",
+    "description": "The first `length` code points of the stream's text after the event `to_seq`; it begins "
+    "with the event `from_seq`.",
+    "properties": {name: {"type": "integer"} for name in ("from_seq", "to_seq", "length")},
+    "required": ["from_seq", "to_seq", "length"],
+}
 _UUID = {"type": "string", "format": "uuid"}
 _RUN = "019a0000-0000-7000-8000-000000000003"
 _PLACEHOLDERS: Mapping[str, Any] = {
@@ -40,20 +55,39 @@ def event_schemas() -> dict[str, Any]:
         "oneOf": [{"$ref": REF + name} for name in names.values()],
         "discriminator": {
             "propertyName": "type",
-            "mapping": {kind: REF + name for kind, name in names.items()},
+            "mapping": {shown: REF + name for kind, name in names.items() for shown in _shown_as(kind)},
         },
     }
-    made[PAGE] = {
+    made[CALLBACK] = _callback()
+    made[PAGE] = _page_of(ANY, "One page of a run's log.")
+    made[CALLBACK_PAGE] = _page_of(CALLBACK, "The callbacks that fired after the events of one page.")
+    made[LOG_PAGE] = {
+        "description": "Events, or with `view=callbacks` callbacks.",
+        "anyOf": [{"$ref": REF + PAGE}, {"$ref": REF + CALLBACK_PAGE}],
+    }
+    return made
+
+
+def _shown_as(kind: str) -> list[str]:
+    """The names under which a type is shown."""
+    return [kind, ALIASES[kind]] if kind in ALIASES else [kind]
+
+
+def _type(kind: str) -> dict[str, Any]:
+    return {"enum": _shown_as(kind)} if kind in ALIASES else {"const": kind}
+
+
+def _page_of(item: str, words: str) -> dict[str, Any]:
+    return {
         "type": "object",
-        "description": "One page of a run's log.",
+        "description": words,
         "properties": {
-            "data": {"type": "array", "items": {"$ref": REF + ANY}},
+            "data": {"type": "array", "items": {"$ref": REF + item}},
             "has_more": {"type": "boolean"},
             "next": {"type": ["string", "null"], "description": "`after` of the next page."},
         },
         "required": ["data", "has_more", "next"],
     }
-    return made
 
 
 def _event(kind: type[Event]) -> dict[str, Any]:
@@ -62,7 +96,7 @@ def _event(kind: type[Event]) -> dict[str, Any]:
         "description": " ".join((kind.__doc__ or "").split()),
         "allOf": [{"$ref": REF + ENVELOPE}],
         "type": "object",
-        "properties": {"type": {"const": kind.type}, "meta": meta},
+        "properties": {"type": _type(kind.type), "meta": meta},
         "required": ["type", "meta"],
         "examples": [{**_shared_example(kind), "meta": _example(meta)}],
     }
@@ -71,11 +105,15 @@ def _event(kind: type[Event]) -> dict[str, Any]:
 def _meta(kind: type[Event]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     declared: Any = kind
-    properties, required = {}, []
+    properties: dict[str, Any] = {}
+    required = []
     for member in fields(declared):
         name = camel(member.name)
         hint = hints[member.name]
-        properties[name] = _TEXT if hint is TextRef else TypeAdapter(hint).json_schema()
+        if hint is TextRef:
+            properties |= {name: _TEXT, name + "Ref": _TEXT_REF}
+        else:
+            properties[name] = TypeAdapter(hint).json_schema()
         if member.default is not None:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
@@ -94,19 +132,25 @@ def _placeholder(schema: Mapping[str, Any]) -> Any:
     return _PLACEHOLDERS.get(kind[0] if isinstance(kind, list) else str(kind))
 
 
+_NULLABLE_ID = {"type": ["string", "null"], "format": "uuid"}
+_COUNT = {"type": ["integer", "null"]}
+_PLACE: Mapping[str, Any] = {
+    "seq": {"type": "integer", "minimum": 1, "description": "Per run, from 1, without gaps."},
+    "ts": {"type": "integer", "description": "Milliseconds since the epoch."},
+    "run_id": _UUID,
+    "branch_id": _NULLABLE_ID,
+    "stream_id": {**_NULLABLE_ID, "description": "Null for an event of the run itself."},
+    "attempt": {**_COUNT, "description": "From 1; begins anew on a fallback."},
+    "fallback_index": {**_COUNT, "description": "0 for the primary model."},
+    "context": {"type": "object", "description": "The caller's."},
+}
+"""What an event and its callbacks share."""
+
+
 def _envelope() -> dict[str, Any]:
-    nullable_id = {"type": ["string", "null"], "format": "uuid"}
-    count = {"type": ["integer", "null"]}
     properties = {
-        "seq": {"type": "integer", "minimum": 1, "description": "Per run, from 1, without gaps."},
-        "ts": {"type": "integer", "description": "Milliseconds since the epoch."},
+        **_PLACE,
         "type": {"type": "string"},
-        "run_id": _UUID,
-        "branch_id": nullable_id,
-        "stream_id": {**nullable_id, "description": "Null for an event of the run itself."},
-        "attempt": {**count, "description": "From 1; begins anew on a fallback."},
-        "fallback_index": {**count, "description": "0 for the primary model."},
-        "context": {"type": "object", "description": "The caller's."},
         "meta": {"type": "object"},
         "callbacks": {
             "type": "array",
@@ -126,16 +170,28 @@ def _envelope() -> dict[str, Any]:
     }
 
 
-def _shared_example(kind: type[Event]) -> dict[str, Any]:
+def _callback() -> dict[str, Any]:
+    properties = {**_PLACE, "name": {"type": "string"}, "args": {"type": "array", "items": {}}}
     return {
-        "seq": 1,
-        "ts": 1_796_000_000_000,
-        "type": kind.type,
-        "run_id": _RUN,
-        "branch_id": None,
-        "stream_id": None,
-        "attempt": None,
-        "fallback_index": None,
-        "context": {},
-        "callbacks": [],
+        "type": "object",
+        "description": "A callback that fired, with the event that it followed.",
+        "properties": properties,
+        "required": list(properties),
+        "examples": [{**_PLACE_EXAMPLE, "name": "on_token", "args": ["Hel"]}],
     }
+
+
+_PLACE_EXAMPLE: Mapping[str, Any] = {
+    "seq": 1,
+    "ts": 1_796_000_000_000,
+    "run_id": _RUN,
+    "branch_id": None,
+    "stream_id": None,
+    "attempt": None,
+    "fallback_index": None,
+    "context": {},
+}
+
+
+def _shared_example(kind: type[Event]) -> dict[str, Any]:
+    return {**_PLACE_EXAMPLE, "type": kind.type, "callbacks": []}

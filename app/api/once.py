@@ -66,6 +66,9 @@ async def idempotency_key_of(request: Request) -> str | None:
     return key
 
 
+IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
+
+
 async def asked_of(request: Request) -> Asked:
     """`asked: AskedOnce` in a route's signature."""
     return Asked(request, await idempotency_key_of(request))

@@ -37,7 +37,7 @@ SCHEME = "key"
 
 TAGS = [
     {"name": "branches", "description": "Conversations and their messages."},
-    {"name": "runs", "description": "Operate, act, and what became of them."},
+    {"name": "runs", "description": "Operate, act, consensus, and what became of them."},
     {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
     {"name": "models", "description": "Models that runs can call."},
     {"name": "tools", "description": "Tools that models can call."},

@@ -20,7 +20,6 @@ from app.api.sse import EventStream, View
 from app.api.views import run_body
 from app.core.access import Principal
 from app.core.errors import AppError, Category
-from app.core.record import Reader
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
 from app.services.runs import Origin, Runs, Submission
@@ -160,7 +159,6 @@ def follow(
     """The run's events from a cursor on."""
     return EventStream(
         running.runs.follow(run, after),
-        Reader(run.id, run.branch_id, run.context),
         str(run.id),
         view=view,
         heartbeat_s=running.heartbeat_s,

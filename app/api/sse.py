@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from app.core.errors import Unavailable
-from app.core.record import Reader
+from app.core.record import Entry, Reader
 from app.services.feed import Batch
 from app.services.follow import Follower
 
@@ -30,23 +30,54 @@ HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which of the events are sent, and how."""
+    """What of a log is sent, and how."""
 
     types: Collection[str] | None = None
-    """Only these types; None is all."""
+    """Only events of these types; None is all."""
+    callbacks: bool = False
+    """Whether the callbacks that fired are sent instead of the events."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names for some of the types."""
     named: bool = True
-    """Whether each event has an `event:` line."""
+    """Whether each frame has an `event:` line."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the one that most clients have, whose frames are made once for all of them."""
+        return self.types is None and not self.callbacks and not self.aliases and self.named
+
+    def texts(self, reader: Reader, entries: Iterable[Entry]) -> list[str]:
+        """Events or callbacks as JSON texts."""
+        if self.callbacks:
+            return [text for _, _, text, _ in reader.callbacks(entries, self.types)]
+        return [text for _, _, text in reader.events(entries, self.types, self.aliases)]
 
     def frames(self, batch: Batch, reader: Reader, run_id: str) -> bytes:
-        """The batch's events as they are sent."""
-        if self.types is None and self.named:
+        """The batch as it is sent."""
+        if self.plain:
             return batch.frames(reader)
         out = []
-        for seq, name, text in reader.events(batch.entries):
-            if self.types is None or name in self.types:
-                event = f"event: {name}\n" if self.named else ""
-                out.append(f"id: {run_id}:{seq}\n{event}data: {text}\n\n")
+        for seq, name, text, last in self._items(reader, batch.entries):
+            # An event is told when all of it is: a client that goes away in its middle gets it again.
+            id_ = f"id: {run_id}:{seq}\n" if last else ""
+            event = f"event: {name}\n" if self.named else ""
+            out.append(f"{id_}{event}data: {text}\n\n")
         return "".join(out).encode()
+
+    def _items(self, reader: Reader, entries: Iterable[Entry]) -> Iterator[tuple[int, str, str, bool]]:
+        if self.callbacks:
+            yield from reader.callbacks(entries, self.types)
+        else:
+            for seq, name, text in reader.events(entries, self.types, self.aliases):
+                yield seq, name, text, True
+
+    def end(self, last_id: str) -> bytes:
+        """What says that nothing follows, after the event with this id.
+
+        Where that event may have been left out, the id is said here: who comes back with it learns that there
+        is nothing more, instead of beginning anew for ever.
+        """
+        return END if self.plain else f"id: {last_id}\n".encode() + END
 
 
 class EventStream(Response):
@@ -55,7 +86,6 @@ class EventStream(Response):
     def __init__(
         self,
         follower: Follower,
-        reader: Reader,
         run_id: str,
         *,
         view: View,
@@ -66,7 +96,6 @@ class EventStream(Response):
         """`closing` is set when the service stops: the stream ends without `stream.end`, to be resumed."""
         super().__init__()
         self._follower = follower
-        self._reader = reader
         self._run_id = run_id
         self._view = view
         self._heartbeat_s = heartbeat_s
@@ -101,13 +130,16 @@ class EventStream(Response):
     async def _send_all(self, send: Send) -> None:
         await self._write(send, RETRY)
         batches = self._follower.batches(self._heartbeat_s)
+        last_seq = 0
         async with aclosing(batches):
             async for batch in batches:
                 if batch is None:
                     await self._write(send, HEARTBEAT)
-                elif frames := self._view.frames(batch, self._reader, self._run_id):
+                    continue
+                last_seq = batch.last_seq
+                if frames := self._view.frames(batch, self._follower.reader, self._run_id):
                     await self._write(send, frames)
-        await self._write(send, END)
+        await self._write(send, self._view.end(f"{self._run_id}:{last_seq}"))
 
     async def _write(self, send: Send, data: bytes) -> None:
         async with asyncio.timeout(STALLED_S):

@@ -9,6 +9,7 @@ import orjson
 
 from app.api.replies import instant
 from app.ports.storage import CallRecord, RunRecord
+from app.services.pages import StreamText
 
 
 def raw(text: str | None) -> Any:
@@ -44,6 +45,17 @@ def run_body(run: RunRecord) -> dict[str, Any]:
         "ended_at": instant(run.ended_at),
         "events_url": f"/v1/runs/{run.id}/events",
         "last_seq": run.last_seq,
+    }
+
+
+def text_body(run_id: UUID, found: StreamText) -> dict[str, Any]:
+    """A `RunText`."""
+    return {
+        "run_id": str(run_id),
+        "stream_id": str(found.stream_id),
+        "to_seq": found.to_seq,
+        "text": found.text,
+        "length": len(found.text),
     }
 
 

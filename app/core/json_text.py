@@ -117,6 +117,15 @@ def storable(text: str) -> str:
     return text if is_storable(text) else _UNSTORABLE.sub(REPLACEMENT, text)
 
 
+def joined(first: str | None, second: str | None) -> str:
+    """Two compact JSON objects with different keys as one; None counts as an empty one."""
+    if second is None or second == "{}":
+        return first or "{}"
+    if first is None or first == "{}":
+        return second
+    return f"{first[:-1]},{second[1:]}"
+
+
 def pointer(*steps: str | int) -> str:
     """The RFC 6901 JSON Pointer of a path; "" for no step at all."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)

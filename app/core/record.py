@@ -6,20 +6,29 @@ as JSON text from the moment they are recorded, so that what is live and what is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from uuid import UUID
 
 import orjson
 
-from app.core.events import by_code
+from app.core.callbacks import after_event, after_token
+from app.core.events import by_code, event_types
 from app.core.events.session import Token
 from app.core.ids import stream_id
+from app.core.json_text import joined
+from app.core.texts import Beginnings
 
 MAX_BLOCK = 256
 """Most TOKEN events in one block; a page query looks this far back for a block that holds its first event."""
 
 TOKEN_CODE = Token.code
+
+REFERRING = frozenset(kind.code for kind in event_types().values() if kind.refers)
+"""Types whose meta or callbacks may refer to their stream's text."""
+CUTTING = frozenset(kind.code for kind in event_types().values() if hasattr(kind, "content_offset"))
+"""Types whose meta says how much of their stream's text stays."""
 
 
 @dataclass(slots=True)
@@ -131,7 +140,9 @@ def unpack(data: bytes) -> list[int]:
 class Reader:
     """Turns the entries of one run into what clients see.
 
-    `as_json` gives one JSON text for each event, `as_frames` server-sent events.
+    It follows the texts of the streams, so that a reference to one can be shown as the text that it means.
+    Hence every entry has to pass it, in order, by any of its methods. One that begins in the middle of a log
+    is asked first what is `behind` that it needs to know, and told so.
     """
 
     def __init__(self, run_id: UUID, branch_id: UUID | None, context: str | None) -> None:
@@ -142,6 +153,42 @@ class Reader:
         self._ids = f'"run_id":"{run_id}","branch_id":{branch}'
         self._context = context or "{}"
         self._places: dict[tuple[int | None, int | None, int | None], str] = {}
+        self._beginnings = Beginnings()
+        self._next = 1
+
+    def behind(self, entries: Sequence[Entry]) -> int | None:
+        """The event after which the log has to be told again, up to these entries, before they can be shown.
+
+        None where nothing is missing, which is the rule: only a reader that began in the middle may lack what
+        a reference means.
+        """
+        if not entries:
+            return None
+        first = entries[0].seq
+        known = self._beginnings if first == self._next else Beginnings()
+        missing = [
+            seq
+            for entry in entries
+            if isinstance(entry, EventEntry) and entry.code in REFERRING and entry.stream is not None
+            for text in (entry.meta, entry.callbacks)
+            for seq in known.missing(text or "", entry.stream)
+            if seq < first
+        ]
+        return min(missing) - 1 if missing else None
+
+    def tell(self, entries: Iterable[Entry]) -> None:
+        """Follow entries that are shown to nobody."""
+        for entry in entries:
+            self._pass(entry)
+
+    def _pass(self, entry: Entry) -> None:
+        if entry.seq != self._next:
+            self._beginnings.forget()
+        self._next = entry.last_seq + 1
+        if isinstance(entry, TokenBlock):
+            self._beginnings.said(entry.stream, entry.seq, entry.texts)
+        elif (offset := offset_of(entry)) is not None and entry.stream is not None:
+            self._beginnings.cut(entry.stream, offset)
 
     def _place(self, stream: int | None, attempt: int | None, fallback: int | None) -> str:
         """The members that are the same for every event of an attempt."""
@@ -158,11 +205,27 @@ class Reader:
             place = self._places[key] = f'{self._ids},{where},"context":{self._context}'
         return place
 
-    def events(self, entries: Iterable[Entry]) -> Iterator[tuple[int, str, str]]:
-        """(seq, type, JSON text) of every event, in order."""
+    def _shown(self, entry: EventEntry) -> tuple[str, str | None]:
+        """Meta and callbacks of an event, as JSON texts without references."""
+        meta, callbacks = joined(entry.meta, entry.more), entry.callbacks
+        if entry.code in REFERRING and entry.stream is not None:
+            meta = self._beginnings.shown(meta, entry.stream)
+            callbacks = callbacks and self._beginnings.shown(callbacks, entry.stream)
+        return meta, callbacks
+
+    def events(
+        self,
+        entries: Iterable[Entry],
+        types: Collection[str] | None = None,
+        aliases: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[tuple[int, str, str]]:
+        """(seq, type, JSON text) of every event of the types, in order; `aliases` are shown as types."""
         for entry in entries:
+            self._pass(entry)
+            if types is not None and type_of(entry) not in types:
+                continue
+            place = self._place(entry.stream, entry.attempt, entry.fallback)
             if isinstance(entry, TokenBlock):
-                place = self._place(entry.stream, entry.attempt, entry.fallback)
                 seq, ts = entry.seq, entry.ts
                 for text, delay in zip(entry.texts, entry.delays, strict=True):
                     ts += delay
@@ -174,15 +237,42 @@ class Reader:
                     )
                     seq += 1
             else:
-                name = by_code(entry.code).type
-                place = self._place(entry.stream, entry.attempt, entry.fallback)
-                meta = _joined(entry.meta, entry.more)
+                name = type_of(entry)
+                name = aliases.get(name, name)
+                meta, callbacks = self._shown(entry)
                 yield (
                     entry.seq,
                     name,
                     f'{{"seq":{entry.seq},"type":"{name}","ts":{entry.ts},{place},'
-                    f'"meta":{meta},"callbacks":{entry.callbacks or "[]"}}}',
+                    f'"meta":{meta},"callbacks":{callbacks or "[]"}}}',
                 )
+
+    def callbacks(
+        self, entries: Iterable[Entry], types: Collection[str] | None = None
+    ) -> Iterator[tuple[int, str, str, bool]]:
+        """(seq, name, JSON text, whether it is the last of its event) of every callback, in order.
+
+        `types` are those of the events after which they fire.
+        """
+        for entry in entries:
+            self._pass(entry)
+            if types is not None and type_of(entry) not in types:
+                continue
+            place = self._place(entry.stream, entry.attempt, entry.fallback)
+            for seq, ts, fired in self._fired(entry):
+                for left, (name, args) in enumerate(fired, 1 - len(fired)):
+                    text = f'{{"seq":{seq},"ts":{ts},{place},"name":"{name}","args":{args}}}'
+                    yield seq, name, text, left == 0
+
+    def _fired(self, entry: Entry) -> Iterator[tuple[int, int, list[tuple[str, str]]]]:
+        """seq, ts and callbacks of each event."""
+        if isinstance(entry, EventEntry):
+            yield entry.seq, entry.ts, after_event(*self._shown(entry))
+            return
+        ts = entry.ts
+        for seq, (text, delay) in enumerate(zip(entry.texts, entry.delays, strict=True), entry.seq):
+            ts += delay
+            yield seq, ts, after_token(orjson.dumps(text).decode())
 
     def as_json(self, entries: Iterable[Entry]) -> list[str]:
         """One JSON text for each event."""
@@ -196,10 +286,14 @@ class Reader:
         ).encode()
 
 
-def _joined(meta: str | None, more: str | None) -> str:
-    """Two JSON objects as one."""
-    if more is None or more == "{}":
-        return meta or "{}"
-    if meta is None or meta == "{}":
-        return more
-    return f"{meta[:-1]},{more[1:]}"
+def type_of(entry: Entry) -> str:
+    """The type of the events that an entry holds."""
+    return by_code(entry.code).type if isinstance(entry, EventEntry) else "TOKEN"
+
+
+def offset_of(entry: EventEntry) -> int | None:
+    """How many code points of its stream's text an event leaves; None for one that leaves the text alone."""
+    if entry.code not in CUTTING or entry.meta is None:
+        return None
+    offset: int = orjson.loads(entry.meta)["contentOffset"]
+    return offset

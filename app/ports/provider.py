@@ -39,6 +39,8 @@ class Opening:
     """Which attempt on this model, 1-based."""
     continue_from: str = ""
     """Text that the answer should go on from."""
+    continue_prompt: str | None = None
+    """What the model is told after that text; None is the provider's own way."""
 
 
 class Provider(Protocol):

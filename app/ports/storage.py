@@ -32,7 +32,8 @@ class StoredMessage:
 class BranchState:
     """What a run needs to know of its branch, read in one statement."""
 
-    id: UUID
+    id: UUID | None
+    """None for a run without a branch: then only the project says anything."""
     project_id: UUID
     system: str | None
     chat_model: str | None
@@ -164,7 +165,9 @@ class NewRun:
 
     run: RunRecord
     seen_version: int
-    """The branch's version and next position when the run was prepared; a run prepared on others is stale."""
+    """The branch's version and next position when the run was prepared; a run prepared on others is stale.
+    Without a branch they say nothing.
+    """
     seen_position: int
     if_match: int | None = None
     if_busy: str = "enqueue"
@@ -255,6 +258,9 @@ class RunStore(Protocol):
     async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
         """The branch and its whole conversation. Raises NotFound."""
 
+    async def no_branch_state(self, project_id: UUID) -> BranchState:
+        """What a run without a branch has in its place: no messages, and the project's options."""
+
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
         """Raises NotFound for a branch that is not the project's."""
 
@@ -274,6 +280,9 @@ class RunStore(Protocol):
 
     async def run(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """One run. Raises NotFound."""
+
+    async def last_seq(self, run_id: UUID) -> int:
+        """Number of the last event of a log, 0 for an empty one; a run that has ended says it itself."""
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """Entries that hold the events after `after`, in order, at least one if there is one.

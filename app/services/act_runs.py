@@ -17,7 +17,7 @@ from app.services.plan import Plan
 def settings_of(branch: BranchState) -> BranchSettings:
     """What the branch says about its runs, as core takes it."""
     tools = branch.tools if isinstance(branch.tools, bool) else tuple(branch.tools)
-    return BranchSettings(branch.chat_model, tools)
+    return BranchSettings(branch.chat_model, tools, branch.parse_model)
 
 
 class ActPlanner:

@@ -34,9 +34,11 @@ class Batch:
         self._frames: bytes | None = None
 
     def frames(self, reader: Reader) -> bytes:
-        """Its server-sent events, made once for all followers."""
+        """Its server-sent events, made once for all followers, by the reader of the one who comes first."""
         if self._frames is None:
             self._frames = reader.as_frames(self.entries)
+        else:
+            reader.tell(self.entries)
         return self._frames
 
 

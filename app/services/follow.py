@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
-from app.core.events import by_code
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
-from app.core.record import Entry, EventEntry
+from app.core.record import Entry, EventEntry, Reader, TokenBlock
 from app.ports.storage import RunRecord, RunStore
 from app.services.feed import Batch, Feed, Feeds
 
 PAGE = 1000
 """Events read from the database at a time."""
-MAX_PAGES = 20
-"""Most of them for one filtered page, which may therefore be short or empty."""
 POLL_S = 0.25
 """How often the log of a run that is executed elsewhere is looked at."""
 
@@ -32,6 +28,8 @@ class Follower:
     """Reads one run's log on."""
 
     def __init__(self, store: RunStore, feeds: Feeds, run: RunRecord, after: int) -> None:
+        self.reader = Reader(run.id, run.branch_id, run.context)
+        """Can show each batch that comes; it has to see them all."""
         self._store = store
         self._feeds = feeds
         self._run = run
@@ -45,6 +43,8 @@ class Follower:
             # Closed at once when the follower leaves: a watcher that is gone must not be counted.
             async with aclosing(source):
                 async for batch in source:
+                    if batch is not None:
+                        await catch_up(self._store, self._run, self.reader, batch.entries)
                     yield batch
                     if batch is not None:
                         self._cursor = batch.last_seq
@@ -105,58 +105,21 @@ async def page_of(store: RunStore, run: RunRecord, *, after: int, limit: int) ->
     return entries
 
 
-def cut(entries: list[Entry], limit: int) -> list[Entry]:
-    """The entries of the first `limit` events."""
-    out: list[Entry] = []
-    left = limit
-    for entry in entries:
-        size = size_of(entry)
-        if size > left:
-            if left and not isinstance(entry, EventEntry):
-                out.append(entry.before(entry.seq + left))
-            break
-        out.append(entry)
-        left -= size
-    return out
+async def catch_up(store: RunStore, run: RunRecord, reader: Reader, entries: Sequence[Entry]) -> None:
+    """Tell a reader that begins in the middle what it has to know before it can show these entries."""
+    after = reader.behind(entries)
+    while after is not None and after + 1 < entries[0].seq:
+        page = await store.page(run.id, after=after, limit=PAGE)
+        earlier = up_to(page, entries[0].seq - 1)
+        if not earlier:
+            return
+        reader.tell(earlier)
+        after = earlier[-1].last_seq
 
 
-@dataclass(frozen=True, slots=True)
-class EventPage:
-    """A stretch of a log."""
-
-    entries: list[Entry]
-    last_seq: int
-    """Where the next page begins; what a filter left out counts as read."""
-    has_more: bool
-
-
-async def page_of_types(
-    store: RunStore, run: RunRecord, *, after: int, limit: int, types: Collection[str] | None
-) -> EventPage:
-    """At most `limit` events after a cursor, only those of the given types."""
-    found: list[Entry] = []
-    wanted = limit
-    for _ in range(MAX_PAGES):
-        read = await page_of(store, run, after=after, limit=PAGE if types is not None else limit + 1)
-        kept = [entry for entry in read if types is None or type_of(entry) in types]
-        shown = cut(kept, wanted)
-        wanted -= sum(map(size_of, shown))
-        found += shown
-        if sum(map(size_of, kept)) > sum(map(size_of, shown)):
-            return EventPage(found, found[-1].last_seq if found else after, True)
-        if not read:
-            return EventPage(found, after, False)
-        after = read[-1].last_seq
-        if types is None or after >= run.last_seq:
-            return EventPage(found, after, False)
-    return EventPage(found, after, True)
-
-
-def size_of(entry: Entry) -> int:
-    """How many events an entry holds."""
-    return 1 if isinstance(entry, EventEntry) else len(entry.texts)
-
-
-def type_of(entry: Entry) -> str:
-    """The type of the events that an entry holds."""
-    return by_code(entry.code).type if isinstance(entry, EventEntry) else "TOKEN"
+def up_to(entries: Sequence[Entry], seq: int) -> list[Entry]:
+    """The part of the entries whose events come before `seq`, or are it."""
+    kept = [entry for entry in entries if entry.seq <= seq]
+    if kept and isinstance(last := kept[-1], TokenBlock) and last.last_seq > seq:
+        kept[-1] = last.before(seq + 1)
+    return kept

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from pydantic_core import from_json
-
 from app.core.action.normalize import ActionCall, proposed
-from app.core.errors import FieldError, UnknownModel
+from app.core.errors import FieldError, Invalid, UnknownModel
 from app.core.events.base import Event
 from app.core.events.run import ResultValidated
-from app.core.json_text import dumps, storable
+from app.core.guardrails.base import Rule
+from app.core.guardrails.presets import BadGuardrails
+from app.core.json_text import dumps, pointer, storable
+from app.core.lifecycle import faults
+from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Effect, Finish, Open
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
-from app.core.messages import AssistantContent, InstructionContent, Message, ModelToolCall, read_content
-from app.core.operate.asking import Asking, ask_for
+from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
+from app.core.operate.asking import Asking
 from app.core.operate.lifecycle import Lifecycle, merge_lifecycle
 from app.core.operate.params import OperateParams, offered_tools, resolve
 from app.core.operate.prompt import build_prompt
-from app.core.operate.read_output import Reading, check_output, parse_output, reading_events
+from app.core.operate.read_output import Reading
 from app.core.operate.request import MAX_ACTIONS, OperateRequest
 from app.core.operate.schema import enrich
 from app.core.prompt import ToolSchema
@@ -32,9 +34,11 @@ from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
+from app.services.answers import asking_of, faults_of, history_of, read_answer
 from app.services.execution import Execution
 from app.services.plan import Plan
-from app.services.stream import ModelStream, StreamDriver
+from app.services.repair import Repairer
+from app.services.stream import Decide, ModelStream, StreamDriver, nobody
 
 
 class ResolvedModel(Protocol):
@@ -56,6 +60,15 @@ class ModelCatalog(Protocol):
         """A model by its name. Raises UnknownModel, Unavailable."""
 
 
+async def model_named(models: ModelCatalog, project_id: UUID, name: str, at: str) -> ResolvedModel:
+    """A model that the request names at a pointer. Raises UnknownModel with that pointer, Unavailable."""
+    try:
+        return await models.resolve(project_id, name)
+    except UnknownModel as unknown:
+        where = FieldError(at, f"no model {name!r} is registered", "unknown_model")
+        raise UnknownModel(unknown.detail, errors=[where]) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What runs of operate need from the outside."""
@@ -70,6 +83,18 @@ class Outside:
     """Random numbers from 0 up to 1."""
     lifecycle: Mapping[str, Any] | None = None
     """Lifecycle options of the settings."""
+    decide: Decide = nobody
+    """Answers what machines ask."""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    """Guardrails beside the built-in ones, by name."""
+
+    def lifecycle_of(self, *levels: Mapping[str, Any] | None) -> Lifecycle:
+        """What the levels, the one that counts most first, come to over the settings. Raises Invalid."""
+        try:
+            return merge_lifecycle(*levels, self.lifecycle, rules=self.rules)
+        except BadGuardrails as bad:
+            at = [FieldError(pointer("lifecycle", "guardrails", *path), told) for path, told in bad.faults]
+            raise Invalid("A guardrail cannot be applied.", errors=at) from None
 
 
 class OperatePlanner:
@@ -88,32 +113,28 @@ class OperatePlanner:
         """See `plan.Planner`."""
         outside = self._outside
         params = resolve(request, settings_of(branch))
-        primary = await self._model(run.project_id, params.chat_model, "/chat_model")
-        lifecycle = merge_lifecycle(
+        primary = await model_named(outside.models, run.project_id, params.chat_model, "/chat_model")
+        lifecycle = outside.lifecycle_of(
             request.lifecycle.level() if request.lifecycle else None,
             branch.lifecycle,
             primary.lifecycle,
             branch.project_lifecycle,
-            outside.lifecycle,
         )
         endpoints = [primary.endpoint]
         for index, name in enumerate(lifecycle.fallbacks):
-            fallback = await self._model(run.project_id, name, f"/lifecycle/fallbacks/{index}")
+            at = pointer("lifecycle", "fallbacks", index)
+            fallback = await model_named(outside.models, run.project_id, name, at)
             endpoints.append(fallback.endpoint)
         tools = await outside.tools.tools(run.project_id)
         offered = offered_tools(params.tools, tools, asked=isinstance(request.tools, list))
         run.model = params.chat_model
         if lifecycle.context:
             run.context = dumps(lifecycle.context).decode()
+        parser = None
+        if params.parse_model is not None:
+            parser = await model_named(outside.models, run.project_id, params.parse_model, "/parse_model")
         operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered)
-        return operation.plan()
-
-    async def _model(self, project_id: UUID, name: str, pointer: str) -> ResolvedModel:
-        try:
-            return await self._outside.models.resolve(project_id, name)
-        except UnknownModel as unknown:
-            where = FieldError(pointer, f"no model {name!r} is registered", "unknown_model")
-            raise UnknownModel(unknown.detail, errors=[where]) from None
+        return operation.plan(None if parser is None else parser.endpoint)
 
 
 class _Operation:
@@ -136,32 +157,36 @@ class _Operation:
         self._tools = tools
         shown = [ToolSchema(name, tools[name].description, tools[name].parameters) for name in offered]
         self._askings = [self._asking(endpoint, shown) for endpoint in endpoints]
+        self._lifecycle = lifecycle
+        self._budget = Budget(lifecycle.options.max_model_calls)
+        """All model calls of the run: attempts, fallbacks and repairs."""
         self._machine = StreamMachine(
             lifecycle.options,
             models=len(endpoints),
             draw=outside.draw,
-            calls_left=lifecycle.options.max_model_calls,
+            calls_left=self._budget,
+            timer=outside.clock.mono_ms,
         )
         self._execution: Execution
+        self._repairer: Repairer | None = None
         self._reading: Reading | None = None
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
-        takes = self._outside.providers[endpoint.provider].capabilities(endpoint)
-        asking = ask_for(self._params, tools, takes_tools=takes.tools, takes_schema=takes.response_schema)
-        if asking.native_schema is None or takes.project_schema is None:
-            return asking
-        fitted = takes.project_schema(asking.native_schema)
-        shown = asking.native_schema if fitted is None else None
-        return replace(asking, native_schema=fitted, shown_schema=shown)
+        return asking_of(self._outside.providers[endpoint.provider], endpoint, self._params, tools)
 
     @property
     def _answering(self) -> Asking:
         """How the model that answers was asked."""
         return self._askings[self._machine.fallback_index]
 
-    def plan(self) -> Plan:
-        """The first events, and the rest of the way."""
-        effects = self._machine.feed(Begin(), self._outside.clock.mono_ms())
+    def plan(self, parser: ModelEndpoint | None) -> Plan:
+        """The first events, and the rest of the way; `parser` mends answers that cannot be used."""
+        now_ms = self._outside.clock.mono_ms()
+        total_ms = self._lifecycle.options.timeout.total_ms
+        self._deadline_ms = None if total_ms is None else now_ms + total_ms
+        if parser is not None:
+            self._repairer = self._repairer_on(parser)
+        effects = self._machine.feed(Begin(), now_ms)
         events = [effect for effect in effects if isinstance(effect, Event)]
         rest = [effect for effect in effects if not isinstance(effect, Event)]
 
@@ -175,12 +200,28 @@ class _Operation:
 
         return Plan(perform, events)
 
+    def _repairer_on(self, endpoint: ModelEndpoint) -> Repairer:
+        outside = self._outside
+        return Repairer(
+            endpoint,
+            outside.providers[endpoint.provider],
+            self._asking(endpoint, ()),
+            self._lifecycle.options,
+            outside.clock,
+            outside.draw,
+            outside.decide,
+            opened=int(any(endpoint.name == own.name for own in self._endpoints)),
+        )
+
     # The model stream.
 
     async def _stream(self, effects: Sequence[Effect]) -> Finish:
         execution, machine = self._execution, self._machine
         execution.streams += 1
-        driver = StreamDriver(machine, execution, 0, self._open, self._outside.clock, self._answered)
+        outside = self._outside
+        driver = StreamDriver(
+            machine, execution, 0, self._open, outside.clock, self._answered, outside.decide
+        )
         finish = await driver.run(effects)
         run = execution.run
         run.attempts, run.fallback_index = machine.openings, machine.fallback_index
@@ -194,16 +235,20 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            self._history(),
+            history_of(self._branch),
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,
         )
-        asked = Opening(endpoint, prompt, attempt=opening.attempt, continue_from=opening.continue_from)
+        continuation = self._lifecycle.options.continuation
+        asked = Opening(
+            endpoint,
+            prompt,
+            attempt=opening.attempt,
+            continue_from=opening.continue_from,
+            continue_prompt=None if continuation is None else continuation.prompt,
+        )
         return provider.adapter_id, provider.open(asked)
-
-    def _history(self) -> list[Message]:
-        return [Message(m.id, read_content(m.kind, from_json(m.content))) for m in self._branch.messages]
 
     # The answer: read, judged and stored together with COMPLETE, before any tool may run from it.
 
@@ -233,20 +278,38 @@ class _Operation:
         if contract is None or self._params.skip_validation:
             return None
         log, clock = self._execution.log, self._outside.clock
-        began = clock.mono_ms()
-        reading = parse_output(self._machine.text, contract, finish_reason=self._machine.finish_reason)
-        parsed = clock.mono_ms()
-        if self._params.validate:
-            reading = check_output(reading, contract)
-        timing = {"parse_ms": parsed - began, "check_ms": clock.mono_ms() - parsed}
-        for event in reading_events(reading, schema_name=contract.name, **timing):
-            log.event(event, 0, self._machine.attempt, self._machine.fallback_index)
+        reading = read_answer(log, self._machine, contract, clock, stream=0, validate=self._params.validate)
+        if reading.ok or self._repairer is None:
+            self._judge(reading)
+        return reading
+
+    def _judge(self, reading: Reading) -> None:
+        """The caller's policy is applied to this reading, and to no later one."""
         failure = reading.failure
         kind = None if failure is None else failure.kind
-        faults = [] if failure is None else _faults(reading)
-        log.event(ResultValidated(reading.ok, kind or "schema", faults))
-        told = {"ok": reading.ok, "kind": kind, "errors": faults}
+        wrong = [] if failure is None else faults_of(reading)
+        self._execution.log.event(ResultValidated(reading.ok, kind or "schema", wrong))
+        told = {"ok": reading.ok, "kind": kind, "errors": wrong}
         self._execution.run.validation = dumps(told).decode()
+
+    async def _mended(self, reading: Reading) -> Reading | None:
+        """The answer after all repairs; None when the run was ended meanwhile."""
+        contract = self._answering.contract
+        if reading.ok or self._repairer is None or contract is None:
+            return reading
+        reading, stopped = await self._repairer.mend(
+            self._execution,
+            reading,
+            contract,
+            self._budget,
+            deadline_ms=self._deadline_ms,
+            validate=self._params.validate,
+        )
+        ended = None if stopped is None else stopped.error
+        if stopped is not None and ended is not None and ended.code in _ENDS_THE_RUN:
+            self._end_badly(stopped)
+            return None
+        self._judge(reading)
         return reading
 
     # The end.
@@ -259,9 +322,13 @@ class _Operation:
 
     async def _end_well(self) -> None:
         reading = self._reading
-        if reading is not None and not reading.ok:
-            self._end_mismatched(reading)
-            return
+        if reading is not None:
+            reading = await self._mended(reading)
+            if reading is None:
+                return
+            if not reading.ok:
+                self._end_mismatched(reading)
+                return
         calls = self._requested(reading)
         if len(calls) > MAX_ACTIONS:
             message = f"the model asked for {len(calls)} tool calls, at most {MAX_ACTIONS} are carried out"
@@ -284,7 +351,7 @@ class _Operation:
         if policy == "raise":
             assert reading.failure is not None
             error = _error("RESULT_MISMATCH", reading.failure.message, "model")
-            error["detail"] = {"code": reading.failure.code, "errors": _faults(reading)}
+            error["detail"] = {"code": reading.failure.code, "errors": faults_of(reading)}
             self._execution.run.partial_text = storable(self._machine.text) or None
             self._execution.finish("failed", error=error)
             return
@@ -320,11 +387,8 @@ class _Operation:
         return enrich(storable(self._machine.text), responses, action_requests=requests)
 
 
-def _faults(reading: Reading) -> list[str]:
-    assert reading.failure is not None
-    if reading.failure.errors:
-        return [f"{fault.pointer or '(answer)'}: {fault.message}" for fault in reading.failure.errors]
-    return [f"{reading.failure.code}: {reading.failure.message}"]
+_ENDS_THE_RUN = frozenset({faults.ABORTED.code, faults.DEADLINE.code})
+"""Codes of a repair's end that are the run's too; any other leaves the answer as it is."""
 
 
 def _error(code: str, message: str, category: str) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from operator import sub
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -13,7 +16,8 @@ import structlog
 from app.core.errors import Unavailable
 from app.core.events.base import Event
 from app.core.json_text import dumps, storable
-from app.core.record import MAX_BLOCK, Entry, EventEntry, TokenBlock
+from app.core.record import MAX_BLOCK, Entry, EventEntry, TokenBlock, offset_of
+from app.core.texts import Spans
 from app.ports.ambient import Clock
 from app.ports.storage import Flush, FlushResult, Row, RunRecord, RunStore
 from app.services.feed import Feed, Feeds
@@ -50,11 +54,14 @@ class RunLog:
         self._touch = touch
         self._seq = run.last_seq
         self._ts = 0
-        self._token_ts = 0
         self._entries: list[Entry] = []
         self._rows: list[Row] = []
         self._end: RunRecord | None = None
         self._block: TokenBlock | None = None
+        """The one that the last token joined."""
+        self._open: dict[tuple[int, int, int], TokenBlock] = {}
+        """Those that tokens may still join, by stream, attempt and fallback; the last of the entries."""
+        self._spans = Spans()
         self._waiting: list[asyncio.Future[None]] = []
         self._failure: Exception | None = None
         self.in_flight = False
@@ -95,15 +102,24 @@ class RunLog:
             or block.stream != stream
             or block.fallback != fallback
         ):
-            self._block = block = TokenBlock(self._seq, ts, stream, attempt, fallback)
-            self._entries.append(block)
-            block.delays.append(0)
-            self._token_ts = ts
-        else:
-            block.delays.append(ts - self._token_ts)
-            self._token_ts = ts
+            self._block = block = self._block_of(stream, attempt, fallback)
+        block.delays.append(ts)
         block.texts.append(storable(text))
         self._touch(self, self.feed.watchers > 0)
+
+    def _block_of(self, stream: int, attempt: int, fallback: int) -> TokenBlock:
+        """The block that the next token joins: of its own stream also when others have spoken since.
+
+        Tokens of streams that speak by turns would else take a row each. What nobody has seen yet has no
+        order between streams: `numbered` gives it one.
+        """
+        place = (stream, attempt, fallback)
+        block = self._open.get(place)
+        if block is None or len(block.texts) >= MAX_BLOCK:
+            block = self._open[place] = TokenBlock(self._seq, 0, stream, attempt, fallback)
+            self._entries.append(block)
+            self._spans.began(block)
+        return block
 
     def event(
         self,
@@ -117,10 +133,16 @@ class RunLog:
         """Append any other event; `more` joins its meta when read, but is stored with the run."""
         if self._failure is not None:
             raise self._failure
+        if len(self._open) > 1:
+            # It may refer to their tokens, whose order is settled now.
+            in_order(self._entries)
         # Made before its number counts: what cannot be made leaves no gap.
-        entry = entry_of(event, self._seq + 1, self._stamp(), stream, attempt, fallback, more)
+        spans = self._spans
+        entry = entry_of(event, self._seq + 1, self._stamp(), stream, attempt, fallback, more, spans)
         self._seq += 1
-        self._block = None
+        if stream is not None and (offset := offset_of(entry)) is not None:
+            spans.cut(stream, offset)
+        self._close_blocks()
         self._entries.append(entry)
         self._touch(self, self.feed.watchers > 0)
 
@@ -158,6 +180,10 @@ class RunLog:
         waiting, self._waiting = self._waiting, []
         return waiting
 
+    def _close_blocks(self) -> None:
+        self._block = None
+        self._open = {}
+
     def take(self) -> tuple[Flush, list[asyncio.Future[None]]]:
         """Everything that waits to be written, and who waits for it."""
         flush = Flush(
@@ -165,23 +191,47 @@ class RunLog:
             self.run.project_id,
             self.run.branch_id,
             self.run.epoch,
-            self._entries,
+            numbered(self._entries),
             self._rows,
             self._end,
         )
         waiting = self._waiting
         self._entries, self._rows, self._end, self._waiting = [], [], None, []
-        self._block = None
+        self._close_blocks()
         return flush, waiting
 
     def fail(self, failure: Exception) -> None:
         """Let the run's task find out, wherever it is, that it cannot write; nothing more of it will be."""
         self._failure = failure
-        self._entries, self._rows, self._end, self._block = [], [], None, None
+        self._entries, self._rows, self._end = [], [], None
+        self._close_blocks()
         for future in self._waiting:
             if not future.done():
                 future.set_exception(failure)
         self._waiting = []
+
+
+def numbered(entries: list[Entry]) -> list[Entry]:
+    """Entries that follow each other without a gap, and whose times never go back.
+
+    Until here blocks hold, in place of delays, the time at which each token came, and those of streams that
+    spoke by turns overlap.
+    """
+    in_order(entries)
+    latest = 0
+    for entry in entries:
+        if isinstance(entry, TokenBlock):
+            times = entry.delays if entry.delays[0] >= latest else [max(ts, latest) for ts in entry.delays]
+            entry.ts, latest = times[0], times[-1]
+            entry.delays = [0, *map(sub, times[1:], times)]
+    return entries
+
+
+def in_order(entries: Sequence[Entry]) -> None:
+    """Number the blocks among entries so that they follow each other without a gap."""
+    for before, entry in pairwise(entries):
+        if isinstance(entry, TokenBlock):
+            entry.seq = before.last_seq + 1
 
 
 def entry_of(
@@ -192,10 +242,14 @@ def entry_of(
     attempt: int | None = None,
     fallback: int | None = None,
     more: str | None = None,
+    spans: Spans | None = None,
 ) -> EventEntry:
-    """An event as it is stored."""
-    meta = event.meta()
-    callbacks = [callback.wire() for callback in event.callbacks]
+    """An event as it is stored; `spans` for one that may refer to its stream's text."""
+    meta: Any = event.meta()
+    callbacks: Any = [callback.wire() for callback in event.callbacks]
+    if event.refers:
+        spans = spans or Spans()
+        meta, callbacks = spans.stored(meta, stream), spans.stored(callbacks, stream)
     return EventEntry(
         seq,
         ts,

@@ -12,11 +12,11 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from app.core.errors import RunEnded, Unavailable
+from app.core.errors import PreconditionFailed, RunEnded, Unavailable
 from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
 from app.ports.ambient import Clock, IdSource
-from app.ports.storage import Accepted, NewRun, Replayed, RunRecord, RunStore
+from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
@@ -80,9 +80,9 @@ class Runs:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
 
     async def submit(
-        self, kind: str, branch_id: UUID, request: BaseModel, origin: Origin, *, if_busy: str
+        self, kind: str, branch_id: UUID | None, request: BaseModel, origin: Origin, *, if_busy: str
     ) -> Submission:
-        """Store a run, and start it if its branch is free.
+        """Store a run, and start it if its branch is free, or if it has none.
 
         Raises what planning raises, and NotFound, PreconditionFailed, BranchBusy, TooMany.
         """
@@ -91,10 +91,12 @@ class Runs:
             known = await self._store.remembered(origin.project_id, origin.idempotency)
             if known is not None:
                 return Submission(await self.get(origin.project_id, known), replayed=True)
+        if branch_id is None and origin.if_match is not None:
+            raise PreconditionFailed("If-Match names a branch's version, and the request no branch.")
         planner = self._planners[kind]
         body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
         for _ in range(STALE_TRIES):
-            branch = await self._store.branch_state(origin.project_id, branch_id)
+            branch = await self._state(origin.project_id, branch_id)
             now = self._now()
             run = RunRecord(
                 id=self._ids.new(),
@@ -136,6 +138,11 @@ class Runs:
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")
 
+    async def _state(self, project_id: UUID, branch_id: UUID | None) -> BranchState:
+        if branch_id is None:
+            return await self._store.no_branch_state(project_id)
+        return await self._store.branch_state(project_id, branch_id)
+
     async def resume(self, execution: Execution) -> Plan:
         """Prepare a stored run that has got its branch; what is out of reach for a while is waited for.
 
@@ -144,10 +151,9 @@ class Runs:
         run = execution.run
         planner = self._planners[run.kind]
         request = planner.read(from_json(run.request))
-        assert run.branch_id is not None
         for last in (*(False,) * RESUME_TRIES, True):
             try:
-                branch = await self._store.branch_state(run.project_id, run.branch_id)
+                branch = await self._state(run.project_id, run.branch_id)
                 return await planner.plan(run, branch, request)
             except Unavailable:
                 if last or execution.stop.source is not None:
@@ -159,8 +165,8 @@ class Runs:
         """One run as it is now. Raises NotFound."""
         run = await self._store.run(project_id, run_id)
         feed = self._feeds.get(run_id)
-        if feed is not None and not run.ended:
-            run.last_seq = feed.last_seq
+        if not run.ended:
+            run.last_seq = feed.last_seq if feed is not None else await self._store.last_seq(run_id)
         return run
 
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -14,8 +14,9 @@ from app.core.events.base import Event
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.lifecycle.effects import Ask, Close, Effect, Finish, Open, Position
-from app.core.lifecycle.inputs import Abort, Closed, Failed, Held, Opened, Tick
+from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
 from app.services.execution import Execution
 
@@ -23,6 +24,13 @@ log = structlog.get_logger("stream")
 
 ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
+Decide = Callable[[Ask, RetryOptions], Awaitable[Answer]]
+"""Answers what a machine asks by the options of its stream; never raises."""
+
+
+async def nobody(ask: Ask, options: RetryOptions) -> Answer:
+    """Decides nothing."""
+    return Answer(error=f"nobody decides {ask.kind}")
 
 
 _BUGS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
@@ -43,6 +51,7 @@ class StreamDriver:
         open_model: Callable[[Open], tuple[str, ModelStream]],
         clock: Clock,
         on_complete: Callable[[], None] = lambda: None,
+        decide: Decide = nobody,
     ) -> None:
         """`index` is the stream's in its run; `open_model` gives an adapter id and a stream to enter.
 
@@ -55,6 +64,7 @@ class StreamDriver:
         self._index = index
         self._open_model = open_model
         self._clock = clock
+        self._decide = decide
         self._on_complete = on_complete
         self._attempt = 1
         self._fallback = 0
@@ -83,7 +93,8 @@ class StreamDriver:
                         case Finish():
                             return control
                         case Ask():
-                            raise NotImplementedError(f"nobody decides {control.kind!r}")
+                            # What is asked while a stream is read is answered there; its stream is closed.
+                            pump = asyncio.create_task(self._answer(control))
                 done = await self._first_of(pump, None if told else stop)
                 if not told and stop.done():
                     told = True
@@ -155,10 +166,10 @@ class StreamDriver:
         try:
             adapter_id, stream = self._open_model(opening)
             async with stream as batches:
-                if controls := self._take([Opened(adapter_id)]):
+                if controls := await self._take([Opened(adapter_id)]):
                     return controls
                 async for batch in batches:
-                    if controls := self._take(batch):
+                    if controls := await self._take(batch):
                         return controls
                     self._look_at_limits()
                     if self._log.backlog:
@@ -169,20 +180,40 @@ class StreamDriver:
         except _BUGS as bug:
             log.exception("provider failed by a bug")
             fault = Fault(FaultKind.INTERNAL, f"The adapter failed: {type(bug).__name__}", type(bug).__name__)
-        return self._take([Closed() if fault is None else Failed(fault)])
+        return await self._take([Closed() if fault is None else Failed(fault)])
 
-    def _take(self, inputs: Sequence[Opened | Chunk | Failed | Closed]) -> list[Control]:
-        """Feed the machine and record what comes of it, until it wants something done."""
+    async def _take(self, inputs: Sequence[Opened | Chunk | Failed | Closed]) -> list[Control]:
+        """Feed the machine and record what comes of it, until it wants something done.
+
+        A question is answered in between: nothing more is read until then.
+        """
         now = self._clock.mono_ms()
-        try:
-            for item in inputs:
-                effects = self._machine.feed(item, now)
-                if effects and (controls := self.record(effects)):
+        for item in inputs:
+            controls = self._feed(item, now)
+            while controls and isinstance(controls[-1], Ask):
+                if len(controls) > 1:
+                    # The stream is to be closed first.
                     return controls
+                controls = await self._answer(controls[-1])
+                now = self._clock.mono_ms()
+            if controls:
+                return controls
+        return []
+
+    async def _answer(self, ask: Ask) -> list[Control]:
+        """Have something decided, and go on with it."""
+        answer = await self._decide(ask, self._machine.options.retry)
+        controls = self._feed(answer, self._clock.mono_ms())
+        self._look_at_limits()
+        return controls
+
+    def _feed(self, item: Input, now_ms: float) -> list[Control]:
+        try:
+            effects = self._machine.feed(item, now_ms)
+            return self.record(effects) if effects else []
         except _BUGS as bug:
             # The machine has gone on, so the provider must not be blamed: it would wait for ever.
             raise NotTaken(f"{type(bug).__name__}: {bug}") from bug
-        return []
 
     async def _catch_up(self) -> None:
         """Wait for the log: what is not stored must not pile up."""

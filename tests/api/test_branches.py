@@ -45,7 +45,12 @@ async def test_an_empty_body_makes_a_branch_of_defaults(api: Api) -> None:
     ("body", "code", "pointers"),
     [
         ({"chat_model": "nobody"}, "unknown_model", ["/chat_model"]),
-        ({"parse_model": "local"}, "unsupported_option", ["/parse_model"]),
+        ({"parse_model": "nobody"}, "unknown_model", ["/parse_model"]),
+        (
+            {"lifecycle": {"retry": {"should_retry": ""}}},
+            "invalid_request",
+            ["/lifecycle/retry/should_retry"],
+        ),
         ({"lifecycle": {"fallbacks": ["local", "nobody"]}}, "unknown_model", ["/lifecycle/fallbacks/1"]),
         ({"tools": ["add", "subtract"]}, "unknown_tool", ["/tools/1"]),
         ({"gate": {"rules": []}}, "unsupported_option", ["/gate"]),

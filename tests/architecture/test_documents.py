@@ -233,6 +233,11 @@ async def test_the_commands_of_the_clients_guide(served: Service, tmp_path: Path
 
 
 @pytest.mark.anyio
+async def test_the_commands_of_the_consensus_guide(served: Service, tmp_path: Path) -> None:
+    await follow(served, *client_blocks(DOCS / "how-to" / "ask-several-models.md"), cwd=tmp_path)
+
+
+@pytest.mark.anyio
 async def test_the_first_commands_of_the_quickstart(served: Service, tmp_path: Path) -> None:
     model, _ = client_blocks(DOCS / "quickstart.md")
     (out,) = await follow(served, model, cwd=tmp_path)

@@ -9,23 +9,10 @@ from typing import Any
 from tests.conftest import DATA
 
 FLOWS: dict[str, Any] = {
-    flow["name"]: flow for flow in json.loads((DATA / "flows.json").read_text("utf-8"))["flows"]
+    flow["name"]: flow
+    for name in ("flows.json", "further_flows.json")
+    for flow in json.loads((DATA / name).read_text("utf-8"))["flows"]
 }
-
-WAITING = {
-    "checkpoints": "continuation",
-    "resume_on_retry": "continuation",
-    "resume_on_fallback": "continuation",
-    "overlap_inside_chunk": "continuation",
-    "should_retry": "decisions from outside",
-    "should_retry_veto": "decisions from outside",
-    "guardrail_violation": "guardrails",
-    "fatal_guardrail": "guardrails",
-    "drift": "drift",
-}
-"""Flows that cannot be walked yet, and the feature that each waits for."""
-
-SUPPORTED = [name for name in FLOWS if name not in WAITING]
 
 WORDS = ("*", "error", "state", "violation")
 """Expected values that stand for any."""

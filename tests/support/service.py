@@ -15,6 +15,7 @@ import pytest
 from app.server import Server, bound, url_of
 from app.settings import Settings
 from app.wiring import Application, application
+from tests.support.invariants import assert_log
 
 
 class QuietServer(Server):
@@ -81,6 +82,17 @@ class Service:
         run: dict[str, Any] = answer.json()
         return run
 
+    async def consensus(self, voters: Sequence[Any], **body: Any) -> dict[str, Any]:
+        """Ask several models and wait for the end; the run."""
+        answer = await self.http.post(
+            "/v1/consensus",
+            json={"instruction": "go", "voters": voters, **body},
+            headers={"Prefer": "wait=50"},
+        )
+        assert answer.status_code == 200, answer.text
+        run: dict[str, Any] = answer.json()
+        return run
+
     async def act(self, branch: str, *requests: Mapping[str, Any], **body: Any) -> dict[str, Any]:
         """Act and wait for the end; the run."""
         answer = await self.http.post(f"/v1/branches/{branch}/act", json={"requests": requests, **body})
@@ -102,6 +114,7 @@ class Service:
             page = await self.get(f"/v1/runs/{run_id}/events?limit={limit}&after={after}")
             out += page["data"]
             if not page["has_more"]:
+                assert_log(out)
                 return out
             after = page["next"]
 
@@ -157,6 +170,7 @@ async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
             "port": 0,
             "secret_key": "a pepper for tests",
             "tool_modules": ("tests.support.tools",),
+            "guardrail_modules": ("tests.support.guardrails",),
             "lease_ms": 15_000,
             **settings,
         }

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.core import chunks
-from app.core.events.base import Callback, Event
+from app.core.events.base import Callback, Event, TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
-from app.core.lifecycle.delays import Strategy
-from app.core.lifecycle.effects import Close, Finish, Open, Position
-from app.core.lifecycle.inputs import Abort, Begin, Closed, Failed, Held, Input, Opened, Tick
+from app.core.lifecycle.effects import Ask, Close, Finish, Open, Position
+from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
-from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, RetryOptions, TimeoutOptions
+from app.core.lifecycle.options import LifecycleOptions
+from app.core.operate.lifecycle import LifecycleBody, merge_lifecycle
+from tests.support.decide import CALLED
+from tests.support.invariants import assert_log
 
 Step = Mapping[str, Any]
 Scripts = Sequence[Sequence[Sequence[Step]]]
@@ -48,6 +50,7 @@ class Trace:
     seen: list[Seen] = field(default_factory=list)
     opens: list[Open] = field(default_factory=list)
     closes: int = 0
+    asks: list[Ask] = field(default_factory=list)
     finish: Finish | None = None
 
     @property
@@ -68,12 +71,35 @@ class Trace:
     def lines(self) -> list[tuple[str, Any]]:
         """Events as (type, meta) and callbacks as ("->name", args), in order, `on_token` included."""
         lines: list[tuple[str, Any]] = []
+        text = ""
         for event in self.events:
-            lines.append((event.type, event.meta()))
+            meta = event.meta()
+            if "contentOffset" in meta:
+                text = text[: meta["contentOffset"]]
+            if isinstance(event, Token):
+                text += event.text
+            lines.append((event.type, shown(meta, text)))
             if isinstance(event, Token):
                 lines.append(("->on_token", [event.text]))
-            lines += [(f"->{callback.name}", list(callback.args)) for callback in event.callbacks]
+            lines += [(f"->{call.name}", shown(list(call.args), text)) for call in event.callbacks]
         return lines
+
+    def wire(self) -> list[dict[str, Any]]:
+        """The events as a client reads them, with what a service adds."""
+        text, out = "", []
+        for entry in self.seen:
+            meta = entry.event.meta()
+            text = text[: meta.get("contentOffset", len(text))] + meta.get("text", "")
+            out.append(
+                {
+                    "type": entry.event.type,
+                    "ts": entry.at_ms,
+                    "stream_id": "the only one",
+                    "context": {},
+                    "meta": shown(meta, text),
+                }
+            )
+        return out
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """The metas of all events of a type."""
@@ -95,6 +121,19 @@ class Trace:
         return text
 
 
+def shown(value: Any, text: str) -> Any:
+    """A value with every reference to the stream's text replaced by the text."""
+    match value:
+        case TextRef(length=length):
+            assert length <= len(text), "a reference beyond the text"
+            return text[:length]
+        case dict():
+            return {key: shown(member, text) for key, member in value.items()}
+        case list() | tuple():
+            return [shown(member, text) for member in value]
+    return value
+
+
 class StreamDriver:
     """Does what the machine asks, from scripts instead of model servers."""
 
@@ -106,7 +145,10 @@ class StreamDriver:
         abort_after_tokens: int | None = None,
         abort_at_ms: float | None = None,
         start_ms: float = 0.0,
+        decide: Callable[[Ask], Answer | None] = lambda ask: Answer(error="nobody to ask"),
     ) -> None:
+        """`decide` answers what the machine asks; None is never answered: a limit or an abort ends it."""
+        self.decide = decide
         self.machine = machine
         self.trace = Trace()
         self.now_ms = start_ms
@@ -134,7 +176,26 @@ class StreamDriver:
 
     def feed(self, item: Input) -> None:
         """Feed one input now and do what the machine asks."""
-        for effect in self.machine.feed(item, self.now_ms):
+        effects = self.machine.feed(item, self.now_ms)
+        self._perform(effects)
+        while effects and isinstance(effects[-1], Ask):
+            answer = self.decide(effects[-1])
+            if answer is None:
+                self._wait_while_asked()
+                return
+            self.now_ms += answer.duration_ms
+            effects = self.machine.feed(answer, self.now_ms)
+            self._perform(effects)
+
+    def _wait_while_asked(self) -> None:
+        """Nobody answers: the deadline or the abort comes first."""
+        deadline_ms = self.machine.deadline_ms
+        if self._abort_at_ms is None and deadline_ms is None:
+            self._abort_at_ms = self.now_ms + 1
+        self._pass((deadline_ms or self._abort_at_ms or 0) - self.now_ms)
+
+    def _perform(self, effects: Sequence[Any]) -> None:
+        for effect in effects:
             assert self.trace.finish is None, "an effect after Finish"
             match effect:
                 case Position():
@@ -150,6 +211,8 @@ class StreamDriver:
                     self._steps = None
                 case Finish():
                     self.trace.finish = effect
+                case Ask():
+                    self.trace.asks.append(effect)
                 case Event():
                     place = self._place
                     self.trace.seen.append(Seen(effect, place.attempt, place.fallback_index, self.now_ms))
@@ -205,7 +268,9 @@ def drive(
     machine = StreamMachine(
         options or LifecycleOptions(), models=len(scripts), draw=lambda: 0.5, calls_left=calls_left
     )
-    return machine, StreamDriver(machine, scripts, **how).run()
+    trace = StreamDriver(machine, scripts, **how).run()
+    assert_log(trace.wire())
+    return machine, trace
 
 
 def fault_of(error: Mapping[str, Any]) -> Fault:
@@ -245,24 +310,6 @@ def _finish_reason(word: str) -> chunks.FinishReason:
 
 
 def options_of(wire: Mapping[str, Any]) -> LifecycleOptions:
-    """The options of a golden flow; those that wait for a later version are left out."""
-    timeout, retry = wire.get("timeout"), wire.get("retry")
-    return LifecycleOptions(
-        timeout=NO_TIMEOUTS
-        if timeout is None
-        else TimeoutOptions(
-            initial_ms=timeout["initial_token_ms"],
-            inter_ms=timeout["inter_token_ms"],
-            total_ms=timeout.get("total_ms"),
-        ),
-        retry=NO_RETRIES
-        if retry is None
-        else RetryOptions(
-            attempts=retry["attempts"],
-            max_retries=retry["max_retries"],
-            base_delay_ms=retry.get("base_delay_ms", 1_000),
-            max_delay_ms=retry.get("max_delay_ms", 10_000),
-            strategy=Strategy(retry.get("strategy", "fixed-jitter")),
-        ),
-        detect_zero_tokens=wire["detect_zero_tokens"],
-    )
+    """The options of a golden flow: what it leaves out is off."""
+    off: dict[str, Any] = {"timeout": None, "retry": None, "guardrails": "none", "drift": False}
+    return merge_lifecycle(LifecycleBody.model_validate({**off, **wire}).level(), rules=CALLED).options

@@ -136,3 +136,11 @@ async def test_lists_hold_nothing_of_another_project(neighbours: Neighbours, pat
     assert answer.status_code == 200
     shown = answer.text
     assert not [value for name, value in neighbours.owned.items() if name != "name" and value in shown]
+
+
+async def test_a_body_cannot_name_a_branch_of_another_project(neighbours: Neighbours) -> None:
+    before = await neighbours.state()
+    body = {"instruction": "go", "voters": ["m", "m"], "branch_id": neighbours.owned["branch_id"]}
+    answer = await neighbours.http.post("/v1/consensus", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert await neighbours.state() == before

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.flows import FLOWS, SUPPORTED, WAITING, assert_walked
+from tests.support.flows import FLOWS, assert_walked
 from tests.support.service import Service, text_by_offset
 
 pytestmark = pytest.mark.anyio
@@ -29,8 +29,8 @@ class Walked:
 @pytest.fixture(scope="module")
 async def walks(service: Service) -> Mapping[str, Walked]:
     """Every flow that can be walked, all at the same time: some wait for a time limit."""
-    walked = await asyncio.gather(*(walk(service, FLOWS[name]) for name in SUPPORTED))
-    return dict(zip(SUPPORTED, walked, strict=True))
+    walked = await asyncio.gather(*(walk(service, FLOWS[name]) for name in FLOWS))
+    return dict(zip(FLOWS, walked, strict=True))
 
 
 async def walk(service: Service, flow: Mapping[str, Any]) -> Walked:
@@ -73,7 +73,7 @@ def lines_of(events: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
     return lines
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", FLOWS)
 async def test_flow(walks: Mapping[str, Walked], name: str) -> None:
     flow, run, events = FLOWS[name], walks[name].run, walks[name].events
     assert_walked(flow, lines_of(events))
@@ -83,7 +83,7 @@ async def test_flow(walks: Mapping[str, Walked], name: str) -> None:
         assert run["result"] == flow["final_content"] == text_by_offset(events)
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", FLOWS)
 async def test_the_envelope_of_every_event(walks: Mapping[str, Walked], name: str) -> None:
     run, events = walks[name].run, walks[name].events
     assert [event["seq"] for event in events] == list(range(1, run["last_seq"] + 1))
@@ -104,14 +104,3 @@ async def test_the_envelope_of_every_event(walks: Mapping[str, Walked], name: st
         place[1],
         sum(event["type"] == "STREAM_INIT" for event in events),
     )
-
-
-@pytest.mark.parametrize("name", WAITING)
-async def test_an_option_that_waits_for_a_feature_is_refused_not_ignored(service: Service, name: str) -> None:
-    flow = FLOWS[name]
-    branch = await service.branch(chat_model=await service.scripted(name, *flow["streams"][0]["attempts"]))
-    answer = await service.http.post(
-        f"/v1/branches/{branch}/operate", json={"instruction": "go", "lifecycle": flow["options"]}
-    )
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["code"] == "unsupported_option"

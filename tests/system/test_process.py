@@ -33,9 +33,11 @@ class Process:
 
     async def started(self, branch: str, kind: str, body: dict[str, Any]) -> str:
         """Start a run and do not wait for it; its id."""
-        answer = await self.http.post(
-            f"/v1/branches/{branch}/{kind}", json=body, headers={"Prefer": "respond-async"}
-        )
+        return await self.posted(f"/v1/branches/{branch}/{kind}", body)
+
+    async def posted(self, path: str, body: dict[str, Any]) -> str:
+        """The same at any address."""
+        answer = await self.http.post(path, json=body, headers={"Prefer": "respond-async"})
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
@@ -116,8 +118,10 @@ async def test_no_run_is_left_running_when_its_process_is_killed(database_url: s
         streamed = await first.started(talking, "operate", {"instruction": "talk"})
         queued = await first.started(talking, "act", {"requests": {"function": "nothing", "arguments": {}}})
         called = await first.started(acting, "act", {"requests": {"function": "forever", "arguments": {}}})
+        asked = await first.posted("/v1/consensus", {"instruction": "vote", "voters": ["endless"] * 2})
         seen = await first.follow(streamed, "TOKEN")
         await first.follow(called, "TOOL_START")
+        await first.follow(asked, "TOKEN")
         first.process.kill()
         await first.process.wait()
     async with serving(database_url, tmp_path) as second:
@@ -128,6 +132,7 @@ async def test_no_run_is_left_running_when_its_process_is_killed(database_url: s
         run = (await second.http.get(f"/v1/runs/{streamed}")).json()
         assert (run["status"], run["error"]["code"]) == ("failed", "PROCESS_LOST")
         assert (await second.follow(queued, ""))[-1]["type"] == "RUN_COMPLETED"
+        assert (await second.follow(asked, ""))[-1]["meta"]["error"]["code"] == "PROCESS_LOST"
         assert (await second.follow(called, ""))[-1]["type"] == "RUN_FAILED"
         (call,) = (await second.http.get(f"/v1/function-calls?run_id={called}")).json()["data"]
         assert (call["status"], call["execution"]["error"]["error"]) == ("aborted", "OUTCOME_UNKNOWN")

@@ -71,6 +71,8 @@ class Profile(Options):
     """Whether the endpoint takes `tools`."""
     native_schema: bool = True
     """Whether the endpoint takes a JSON Schema as `response_format`."""
+    prefill: bool = False
+    """Whether the endpoint goes on from a last assistant message by itself, without being told to."""
     strict_schema: bool = False
     """Whether the schema is sent with `strict: true`, which OpenAI allows for a part of JSON Schema only."""
     schema_profile: Literal["llama.cpp"] | None = None

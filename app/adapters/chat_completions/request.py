@@ -11,6 +11,12 @@ from app.core.errors import Invalid
 from app.core.prompt import Prompt, PromptMessage
 from app.ports.provider import ModelEndpoint, Opening
 
+CONTINUE: Final = (
+    "Your last message was cut off. Go on exactly where it ends, in the middle of a word if need be. Repeat "
+    "nothing of it, do not begin anew, and add no remark."
+)
+"""What a model is told that should go on from its own unfinished answer."""
+
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS: Final = 64
 
@@ -31,7 +37,8 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     """The request's body.
 
     The endpoint's `extra_body` comes first, then the prompt's options, then what the wire demands. Text to
-    continue from is given as a last assistant message, which servers that know continuation go on from.
+    continue from is an assistant message; unless the endpoint goes on from such a message by itself, the
+    model is then told to. No schema is enforced on what is only the rest of a value.
     """
     prompt = opening.prompt
     body: dict[str, Any] = {**profile.extra_body, **prompt.options}
@@ -39,6 +46,9 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     body["messages"] = [_message(message) for message in prompt.messages]
     if opening.continue_from:
         body["messages"].append({"role": "assistant", "content": opening.continue_from})
+        if opening.continue_prompt is not None or not profile.prefill:
+            told = opening.continue_prompt or CONTINUE
+            body["messages"].append({"role": "user", "content": told})
     body["stream"] = True
     if profile.include_usage:
         body["stream_options"] = {"include_usage": True}
@@ -54,7 +64,7 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
             }
             for tool in prompt.tools
         ]
-    if prompt.response_schema is not None:
+    if prompt.response_schema is not None and not opening.continue_from:
         body["response_format"] = {"type": "json_schema", "json_schema": _schema(prompt, profile)}
     return json_text.dumps(body)
 

@@ -41,7 +41,8 @@ INSERT INTO events (run_id, ts, seq, type, stream, attempt, fallback, meta, call
         AS e (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)"""
 
 # The branch row is locked first, as everybody does who decides whether a branch is busy. A run that was
-# prepared on another state of the branch, or that would overtake a queued one, is left out.
+# prepared on another state of the branch, or that would overtake a queued one, is left out. A run without a
+# branch has nothing to wait for.
 START = f"""WITH {_ASKED},
 free AS MATERIALIZED (
     SELECT a.* FROM asked a JOIN branches b ON b.id = a.branch_id AND b.project_id = a.project_id
@@ -50,11 +51,12 @@ free AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM runs q WHERE q.branch_id = a.branch_id AND q.status = 'queued')
     ORDER BY a.branch_id, a.id FOR SHARE OF b
 ),
+ready AS (SELECT * FROM free UNION ALL SELECT a.* FROM asked a WHERE a.branch_id IS NULL),
 started AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, epoch, owner, lease_until, created_at, started_at)
     SELECT id, project_id, branch_id, kind, 'running', request::json, context::json, key_id, request_id,
-           traceparent, model, 1, $15, now() + $16::interval, created_at, created_at FROM free
+           traceparent, model, 1, $15, now() + $16::interval, created_at, created_at FROM ready
     ON CONFLICT (branch_id) WHERE status IN ('running', 'waiting') DO NOTHING
     RETURNING id
 ),
@@ -107,6 +109,9 @@ async def accept_one(
             replayed = await _remember(connection, new)
             if replayed is not None:
                 return replayed
+        if new.run.branch_id is None:
+            await start_all(connection, [new], owner=owner, lease=lease)
+            return Accepted(running=True)
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
             new.run.branch_id,

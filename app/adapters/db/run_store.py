@@ -234,6 +234,25 @@ class PostgresRuns:
             out.append(BranchState(**values, messages=history))
         return out
 
+    async def no_branch_state(self, project_id: UUID) -> BranchState:
+        """See the port."""
+        async with self._rest.use() as connection:
+            found = await connection.fetchval("SELECT lifecycle FROM projects WHERE id = $1", project_id)
+        lifecycle = None if found is None else from_json(found)
+        return BranchState(
+            id=None,
+            project_id=project_id,
+            system=None,
+            chat_model=None,
+            parse_model=None,
+            tools=False,
+            lifecycle=None,
+            project_lifecycle=lifecycle,
+            version=0,
+            next_position=0,
+            messages=(),
+        )
+
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
         """See the port."""
         async with self._rest.use() as connection:
@@ -267,6 +286,13 @@ class PostgresRuns:
             else NotFound("There is no such run in this project.")
             for project_id, run_id in keys
         ]
+
+    async def last_seq(self, run_id: UUID) -> int:
+        """See the port."""
+        async with self._rest.use() as connection:
+            (row,) = await connection.fetch(_LAST_SEQ, [run_id])
+        found: int = row["last_seq"]
+        return found
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """See the port."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
-from app.api.documented import EVENTS, RUN, also, problems
-from app.api.once import idempotency_key_of
+from app.api.documented import RUN_ANSWERS, problems
+from app.api.once import IdempotencyKey
 from app.api.running import (
     InRunning,
     ResultMismatch,
@@ -37,9 +37,6 @@ from app.core.operate.schema import FieldConflict
 
 router = APIRouter(prefix="/v1/branches/{branch_id}", tags=["runs"])
 
-_ANSWERS = also(200, "The run has ended, or its events", {**RUN, **EVENTS}) | also(
-    202, "The run goes on, at the address that Location names", RUN
-)
 _REFUSALS: tuple[type[AppError], ...] = (
     NotFound,
     BranchBusy,
@@ -53,11 +50,9 @@ _REFUSALS: tuple[type[AppError], ...] = (
     RunTimedOut,
 )
 
-IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
-
 
 @router.post(
-    "/operate", responses=_ANSWERS | problems(*_REFUSALS, UnknownModel, FieldConflict, ResultMismatch)
+    "/operate", responses=RUN_ANSWERS | problems(*_REFUSALS, UnknownModel, FieldConflict, ResultMismatch)
 )
 async def operate(
     request: Request,
@@ -74,7 +69,7 @@ async def operate(
     return await answer(request, running, made, raises=body)
 
 
-@router.post("/act", responses=_ANSWERS | problems(*_REFUSALS))
+@router.post("/act", responses=RUN_ANSWERS | problems(*_REFUSALS))
 async def act(
     request: Request,
     branch_id: UUID,

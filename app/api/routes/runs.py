@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from app.api.deps import Reader as ReadingKey
 from app.api.deps import Runner
-from app.api.documented import EVENT_PAGE, EVENTS, also, answers
+from app.api.documented import EVENTS, LOG_PAGE, also, answers
 from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
+from app.api.problems import short
 from app.api.replies import reply
 from app.api.running import InRunning, Running, follow, given, wants_stream
-from app.api.schemas.runs import RunPage, RunView
+from app.api.schemas.runs import RunPage, RunTextView, RunView
 from app.api.sse import View
-from app.api.views import run_body
+from app.api.views import run_body, text_body
 from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
 from app.core.events import event_types
-from app.core.record import Reader
+from app.core.events.structured import ALIASES
 from app.ports.storage import RunRecord
-from app.services.follow import page_of_types
+from app.services.pages import log_page, text_at
 
 router = APIRouter(prefix="/v1", tags=["runs"])
+
+MAX_SEQ = 2**31 - 1
+"""Numbers of events are 32 bits wide."""
 
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "expired"]
 Kind = Literal["operate", "act", "consensus"]
@@ -42,8 +47,24 @@ class EventsQuery(PageQuery):
     """Which events are read, and in what form."""
 
     types: str | None = Field(None, description="Only these types, separated by commas.")
-    view: Literal["events"] | None = None
+    view: Literal["events", "callbacks"] | None = Field(
+        None, description="`callbacks`: those that fired, in order, in place of the events."
+    )
+    aliases: Literal["structured"] | None = Field(
+        None, description="Shows the `STRUCTURED_*` names of the types that have one; `types` takes both."
+    )
     framing: Literal["message"] | None = Field(None, description="Server-sent events without `event:` lines.")
+
+
+class TextQuery(BaseModel):
+    """Which text is read, and up to where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stream_id: UUID | None = Field(None, description="One of the run's streams; the main one by default.")
+    to_seq: int | None = Field(
+        None, ge=1, le=MAX_SEQ, description="The event after which it is read; the last by default."
+    )
 
 
 @router.get("/runs", responses=answers(200, RunPage, InvalidCursor))
@@ -89,7 +110,7 @@ async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
 
 @router.get(
     "/runs/{run_id}/events",
-    responses=also(200, "A page, or the stream", {**EVENT_PAGE, **EVENTS})
+    responses=also(200, "A page, or the stream", {**LOG_PAGE, **EVENTS})
     | answers(204, None, NotFound, InvalidCursor, Conflict, says="The stream has nothing more to say"),
 )
 async def read_events(
@@ -100,7 +121,7 @@ async def read_events(
     query: Annotated[EventsQuery, Query()],
 ) -> Response:
     """The run's log: a page as JSON, or, with `Accept: text/event-stream`, all of it and what is to come."""
-    types = _types(query.types)
+    view = _view(query)
     if query.order == "desc":
         raise Invalid(
             "A log is read from its beginning.",
@@ -108,31 +129,45 @@ async def read_events(
         )
     run = await running.runs.get(who.project_id, run_id)
     if not wants_stream(request):
-        return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), types)
+        return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), view)
     after = _cursor(run, request.headers.get("last-event-id") or query.after)
     if run.ended and after == run.last_seq:
         return Response(status_code=204)
-    view = View(types, named=query.framing != "message")
     return follow(running, run, after=after, view=view, headers={"Run-Id": str(run.id)})
 
 
-async def _page(
-    running: Running, run: RunRecord, after: int, limit: int, types: frozenset[str] | None
+@router.get("/runs/{run_id}/text", responses=answers(200, RunTextView, NotFound, InvalidCursor))
+async def read_text(
+    run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[TextQuery, Query()]
 ) -> Response:
-    found = await page_of_types(running.store, run, after=after, limit=limit, types=types)
-    texts = Reader(run.id, run.branch_id, run.context).as_json(found.entries)
+    """The text of one of the run's streams as it stands after an event, also before the run has ended."""
+    run = await running.runs.get(who.project_id, run_id)
+    found = await text_at(running.store, run, stream=query.stream_id, to_seq=query.to_seq)
+    return reply(text_body(run.id, found))
+
+
+async def _page(running: Running, run: RunRecord, after: int, limit: int, view: View) -> Response:
+    found = await log_page(running.store, run, after=after, limit=limit, types=view.types, show=view.texts)
     more, following = ("true", f'"{found.last_seq}"') if found.has_more else ("false", "null")
-    body = f'{{"data":[{",".join(texts)}],"has_more":{more},"next":{following}}}'
+    body = f'{{"data":[{",".join(found.items)}],"has_more":{more},"next":{following}}}'
     return Response(body, media_type="application/json")
 
 
-def _types(text: str | None) -> frozenset[str] | None:
+def _view(query: EventsQuery) -> View:
+    aliases = ALIASES if query.aliases else {}
+    return View(
+        _types(query.types, aliases), query.view == "callbacks", aliases, named=query.framing != "message"
+    )
+
+
+def _types(text: str | None, aliases: Mapping[str, str]) -> frozenset[str] | None:
     if text is None:
         return None
-    names = frozenset(name for name in (part.strip() for part in text.split(",")) if name)
+    own = {alias: name for name, alias in aliases.items()}
+    names = frozenset(own.get(name, name) for name in (part.strip() for part in text.split(",")) if name)
     unknown = sorted(names - event_types().keys())
     if unknown:
-        words = f"there is no event type {unknown[0]!r}"
+        words = f"there is no event type {short(unknown[0])!r}"
         raise Invalid(words, errors=[FieldError("", words, "unknown_event_type", "types")])
     return names
 

@@ -41,7 +41,9 @@ class BranchSettings(Body):
         None, description="What the model is told before everything else; kept as the system message."
     )
     chat_model: ModelName | None = Field(None, description="A registered model, for runs that name none.")
-    parse_model: NotOffered = None
+    parse_model: ModelName | None = Field(
+        None, description="A registered model that mends answers that cannot be used."
+    )
     tools: ToolChoice | None = Field(
         None, description="True for all tools of the project, false for none, or names; true by default."
     )
@@ -63,6 +65,7 @@ class CreateBranch(BranchSettings):
             name=self.name,
             system=self.system,
             chat_model=self.chat_model,
+            parse_model=self.parse_model,
             tools=True if self.tools is None else self.tools,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
             metadata=self.metadata or {},

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from app.api.replies import exact
 from app.api.schemas.common import View
 from app.core.events.base import Event, camel
+from app.core.events.structured import ALIASES
 from app.ports.tool import ToolSpec
 
 
@@ -46,7 +47,10 @@ class EventTypeView(View):
             "examples": [
                 {
                     "type": "TOKEN",
+                    "code": 1,
+                    "aliases": [],
                     "family": "session",
+                    "per_stream": True,
                     "description": "A piece of the answer.",
                     "fields": [{"name": "text", "optional": False}],
                 }
@@ -55,7 +59,10 @@ class EventTypeView(View):
     )
 
     type: str
+    code: int = Field(description="Its number in the database; never used again for another type.")
+    aliases: list[str] = Field(description="Names that `aliases` of a log shows in place of `type`.")
     family: str
+    per_stream: bool = Field(description="False for an event of the run itself, whose `stream_id` is null.")
     description: str
     fields: list[EventFieldView]
 
@@ -71,7 +78,10 @@ def event_type_view(kind: type[Event]) -> dict[str, Any]:
     declared: Any = kind
     return {
         "type": kind.type,
+        "code": kind.code,
+        "aliases": [ALIASES[kind.type]] if kind.type in ALIASES else [],
         "family": kind.family,
+        "per_stream": kind.per_stream,
         "description": " ".join((kind.__doc__ or "").split()),
         "fields": [
             {"name": camel(member.name), "optional": member.default is None}

@@ -56,7 +56,9 @@ class RunView(View):
     kind: Literal["operate", "act", "consensus"]
     branch_id: UUID | None
     status: RunStatus
-    result: Any = Field(description="The text, the validated value, or the list of an act's outcomes.")
+    result: Any = Field(
+        description="The text, the validated value, an act's outcomes, or what a consensus came to."
+    )
     error: dict[str, Any] | None = Field(
         description="`{code, message, category, retryable}` of a failed run."
     )
@@ -66,7 +68,9 @@ class RunView(View):
     )
     finish_reason_raw: str | None = Field(description="The same in the provider's words.")
     partial_text: str | None = Field(description="What had come of an answer that did not come whole.")
-    model: str | None = Field(description="The one that answered.")
+    model: str | None = Field(
+        description="The one that answered; null when a result was made of several answers."
+    )
     function_calls: list[UUID]
     usage: dict[str, Any] | None = Field(description="`{input_tokens, output_tokens, reported}`.")
     attempts: int
@@ -80,6 +84,30 @@ class RunView(View):
 
 class RunPage(PageView[RunView]):
     """One page of runs."""
+
+
+class RunTextView(View):
+    """The text of one of a run's streams, as it stands after an event."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "run_id": _RUN,
+                    "stream_id": "019a0000-0000-7abc-9def-0123456789ab",
+                    "to_seq": 42,
+                    "text": "Half an ans",
+                    "length": 11,
+                }
+            ]
+        }
+    )
+
+    run_id: UUID
+    stream_id: UUID
+    to_seq: int = Field(description="The event after which it is read.")
+    text: str = Field(description="What stays of its TOKEN events, cut wherever an event says so.")
+    length: int = Field(description="In code points.")
 
 
 class ExecutionView(View):

@@ -52,6 +52,8 @@ class Event:
     """Name of the module that declares it."""
     refers: ClassVar[bool]
     """Whether its meta or callbacks may hold a `TextRef`."""
+    per_stream: ClassVar[bool]
+    """Whether it can belong to a stream; otherwise it is one of the run itself."""
     _wire_names: ClassVar[tuple[tuple[str, str, bool], ...]]
 
     callbacks: tuple[Callback, ...]
@@ -87,12 +89,14 @@ def camel(name: str) -> str:
 
 
 @dataclass_transform()
-def event(type_name: str, code: int, *, refers: bool = False) -> Callable[[E_co], E_co]:
+def event(
+    type_name: str, code: int, *, refers: bool = False, per_stream: bool = True
+) -> Callable[[E_co], E_co]:
     """Class decorator: declare an event type. Declaring a name or a number twice is an error at import."""
 
     def declare(cls: E_co) -> E_co:
         made: Any = dataclass(slots=True, eq=True)(cls)
-        made.type, made.code, made.refers = type_name, code, refers
+        made.type, made.code, made.refers, made.per_stream = type_name, code, refers, per_stream
         made.family = made.__module__.rsplit(".", 1)[-1]
         made._wire_names = tuple((f.name, camel(f.name), f.default is None) for f in fields(made))
         if type_name in _BY_TYPE or code in _BY_CODE:

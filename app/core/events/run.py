@@ -7,17 +7,17 @@ from typing import Any
 from app.core.events.base import Event, event
 
 
-@event("RUN_QUEUED", 260)
+@event("RUN_QUEUED", 260, per_stream=False)
 class RunQueued(Event):
     """The run waits for its branch or for a process."""
 
 
-@event("RUN_STARTED", 261)
+@event("RUN_STARTED", 261, per_stream=False)
 class RunStarted(Event):
     """A process has taken the run up."""
 
 
-@event("RUN_RECOVERED", 262)
+@event("RUN_RECOVERED", 262, per_stream=False)
 class RunRecovered(Event):
     """Another process has taken the run over from one that was lost."""
 
@@ -27,7 +27,7 @@ class RunRecovered(Event):
     """For example `lease_expired`."""
 
 
-@event("RESULT_VALIDATED", 263)
+@event("RESULT_VALIDATED", 263, per_stream=False)
 class ResultValidated(Event):
     """The caller's policy was applied to the result, before any tool runs from it."""
 
@@ -37,7 +37,7 @@ class ResultValidated(Event):
     errors: list[str]
 
 
-@event("RUN_COMPLETED", 264)
+@event("RUN_COMPLETED", 264, per_stream=False)
 class RunCompleted(Event):
     """The run has its result."""
 
@@ -48,7 +48,7 @@ class RunCompleted(Event):
     """Always null."""
 
 
-@event("RUN_FAILED", 265)
+@event("RUN_FAILED", 265, per_stream=False)
 class RunFailed(Event):
     """The run ended without a result."""
 
@@ -58,7 +58,7 @@ class RunFailed(Event):
     """`code`, `message`, `category`, `retryable` and, where it helps, `detail`."""
 
 
-@event("RUN_CANCELLED", 266)
+@event("RUN_CANCELLED", 266, per_stream=False)
 class RunCancelled(Event):
     """The run was ended from outside."""
 
@@ -67,7 +67,7 @@ class RunCancelled(Event):
     error: dict[str, Any] | None
 
 
-@event("RUN_EXPIRED", 267)
+@event("RUN_EXPIRED", 267, per_stream=False)
 class RunExpired(Event):
     """The run was never taken up in time."""
 

@@ -27,6 +27,8 @@ class SessionStart(Event):
     """Always false."""
     purpose: str
     """What the stream is for: `main`, `repair` or `voter`. A client shows `main`."""
+    index: int | None = None
+    """Which voter of a consensus, from 0."""
 
 
 @event("ATTEMPT_START", 3)

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.core.events.base import Event, event
+
+ALIASES: Mapping[str, str] = {
+    "PARSE_START": "STRUCTURED_PARSE_START",
+    "PARSE_END": "STRUCTURED_PARSE_END",
+    "PARSE_ERROR": "STRUCTURED_PARSE_ERROR",
+    "SCHEMA_VALIDATION_START": "STRUCTURED_VALIDATION_START",
+    "SCHEMA_VALIDATION_END": "STRUCTURED_VALIDATION_END",
+    "SCHEMA_VALIDATION_ERROR": "STRUCTURED_VALIDATION_ERROR",
+    "AUTO_CORRECT_START": "STRUCTURED_AUTO_CORRECT_START",
+    "AUTO_CORRECT_END": "STRUCTURED_AUTO_CORRECT_END",
+}
+"""Second names of these types, for who asks for them: one fact stays one event."""
 
 
 @event("PARSE_START", 220)

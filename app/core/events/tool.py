@@ -19,7 +19,7 @@ class ToolRequested(Event):
     arguments: dict[str, Any]
 
 
-@event("TOOL_START", 161)
+@event("TOOL_START", 161, per_stream=False)
 class ToolStart(Event):
     """The tool begins to run."""
 
@@ -29,7 +29,7 @@ class ToolStart(Event):
     """The call's own id: the key of its records and its idempotency key."""
 
 
-@event("TOOL_RESULT", 162)
+@event("TOOL_RESULT", 162, per_stream=False)
 class ToolResult(Event):
     """The tool gave a result."""
 
@@ -39,7 +39,7 @@ class ToolResult(Event):
     call_id: str
 
 
-@event("TOOL_ERROR", 163)
+@event("TOOL_ERROR", 163, per_stream=False)
 class ToolError(Event):
     """The call failed; it may never have started."""
 
@@ -51,7 +51,7 @@ class ToolError(Event):
     call_id: str
 
 
-@event("TOOL_COMPLETED", 164)
+@event("TOOL_COMPLETED", 164, per_stream=False)
 class ToolCompleted(Event):
     """The call is over."""
 

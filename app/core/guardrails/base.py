@@ -57,6 +57,20 @@ class Tail:
     """Where in `text` the new part begins."""
     offset: int
     """Where in the answer `text` begins, in code points."""
+    now_ms: float = 0.0
+    """The caller's clock, in milliseconds."""
+
+
+def place(text: str, lower: str, index: int) -> int:
+    """Where in `text` the code point stands that `lower`, its `text.lower()`, has at `index`."""
+    if len(lower) == len(text):
+        return index
+    seen = 0
+    for at, letter in enumerate(text):  # a few letters have a lower case of two code points
+        seen += len(letter.lower())
+        if seen > index:
+            return at
+    return len(text)
 
 
 class Check(ABC):
@@ -117,11 +131,12 @@ class Rule(ABC):
 class CalledRule(Rule):
     """A rule whose verdict is asked for outside the core; the machine yields an `Ask` of kind `guardrail`."""
 
-    def __init__(self, name: str, *, streaming: bool = False, severity: Severity | None = None) -> None:
-        """`name` is the plug-in's; what it finds is of `severity`, or as the plug-in says."""
-        super().__init__(None, severity)
+    def __init__(self, name: str, *, streaming: bool = False, severity: Severity = "error") -> None:
+        """`name` is the plug-in's; what it finds is of `severity`, unless it says otherwise itself."""
+        super().__init__()
         self.title = name
         self.in_stream = streaming
+        self.usual = severity
 
     def start(self) -> Check:
         """It has no check of its own."""

@@ -2,67 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from app.core.events.abort import AbortCompleted, AbortRequested
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackEnd
 from app.core.events.retry import RetryEnd
 from app.core.events.session import Complete, SessionEnd
 from app.core.lifecycle import faults
-from app.core.lifecycle.effects import Close, Effect, Finish, StreamError
+from app.core.lifecycle.effects import Close, Finish, Steps, StreamError
 from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.standing import UNDER_WAY, Standing
 from app.core.lifecycle.table import State
 from app.core.lifecycle.verdict import Verdict
 
 
-def complete(session: Standing, now_ms: float) -> Iterator[Effect]:
+def complete(session: Standing) -> Steps[None]:
     """The answer is there and passed every check."""
     session.enter(State.COMPLETE)
     if session.spent.retries:
         yield RetryEnd(True, session.spent.retries, session.attempt)
     yield from leave_fallback(session, success=True)
-    count, length = session.token_count, len(session.text)
-    state = session.tally.state(count, length, session.fallback_index)
+    count, length = session.token_count, session.length
+    saved = sum(map(len, session.draft.texts[: session.saved_at]))
+    state = session.tally.state(count, length, session.fallback_index, saved)
     yield Complete(count, length, state).then(Callback("on_complete", (state,)))
-    yield from _end(session, None, now_ms)
+    yield from _end(session, None)
 
 
-def halt(session: Standing, failure: Failure, verdict: Verdict, now_ms: float) -> Iterator[Effect]:
+def halt(session: Standing, failure: Failure, verdict: Verdict) -> Steps[None]:
     """Nothing is left to be tried."""
     session.enter(State.ERROR)
     session.tally.causes.append(failure.error)
     yield from leave_fallback(session, success=False)
     all_failed = session.fallback_index > 0 and failure.trouble.fallback and not verdict.cut_short
     error = _exhausted(session.tally.causes) if all_failed else failure.error
-    yield from _end(session, error, now_ms)
+    yield from _end(session, error)
 
 
-def abort(session: Standing, source: str, failure: Failure, now_ms: float) -> Iterator[Effect]:
+def abort(session: Standing, source: str, failure: Failure) -> Steps[None]:
     """The session is ended from outside: no ERROR, no RETRY_GIVE_UP, no on_error."""
     if session.state in UNDER_WAY:
         yield Close()
     session.enter(State.ERROR)
-    count, length = session.token_count, len(session.text)
+    count, length = session.token_count, session.length
     yield AbortRequested(source).then(Callback("on_abort", (count, length)))
     yield AbortCompleted(count, length)
     yield from leave_fallback(session, success=False)
-    yield from _end(session, failure.error, now_ms, aborted=failure.trouble is faults.ABORTED)
+    yield from _end(session, failure.error, aborted=failure.trouble is faults.ABORTED)
 
 
-def leave_fallback(session: Standing, *, success: bool) -> Iterator[Effect]:
+def leave_fallback(session: Standing, *, success: bool) -> Steps[None]:
     """Say how the fallback ended, if the present model is one."""
     if session.fallback_index > 0:
         yield FallbackEnd(session.fallback_index, success, final_index=session.fallback_index)
 
 
-def _end(
-    session: Standing, error: StreamError | None, now_ms: float, *, aborted: bool = False
-) -> Iterator[Effect]:
+def _end(session: Standing, error: StreamError | None, *, aborted: bool = False) -> Steps[None]:
     session.limits.end()
     yield SessionEnd(error is None, session.openings)
-    yield session.tally.summary(session.token_count, session.fallback_index, now_ms)
+    yield session.tally.summary(session.token_count, session.fallback_index, session.now_ms)
     yield Finish(error, aborted)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.core.chunks import FinishReason
 from app.core.json_text import storable
@@ -14,11 +14,22 @@ from app.core.lifecycle.toolcalls import ToolCall, ToolCallParts
 class Draft:
     """The pieces of one attempt; they are joined only when somebody asks."""
 
-    __slots__ = ("finish_reason", "finish_reason_raw", "reasonings", "refusals", "texts", "tool_parts")
+    __slots__ = (
+        "_length",
+        "_measured",
+        "finish_reason",
+        "finish_reason_raw",
+        "reasonings",
+        "refusals",
+        "texts",
+        "tool_parts",
+    )
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
+    def __init__(self, kept: Sequence[str] = ()) -> None:
+        """`kept` are the pieces of an earlier attempt that this one goes on from."""
+        self.texts: list[str] = list(kept)
         """None of them empty."""
+        self._measured = self._length = 0
         self.reasonings: list[str] = []
         self.refusals: list[str] = []
         self.tool_parts = ToolCallParts()
@@ -29,6 +40,19 @@ class Draft:
     def text(self) -> str:
         """The visible answer."""
         return "".join(self.texts)
+
+    @property
+    def length(self) -> int:
+        """Code points of `text`; each piece is measured once."""
+        if self._measured < len(self.texts):
+            self._length += sum(map(len, self.texts[self._measured :]))
+            self._measured = len(self.texts)
+        return self._length
+
+    def cut(self, at: int) -> None:
+        """Leave the first `at` pieces."""
+        del self.texts[at:]
+        self._measured = self._length = 0
 
     def finish(self, reason: FinishReason) -> None:
         """Note why the model stopped; a word that is not known never hides one that is."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from app.core.events.base import Event
+from app.core.lifecycle.inputs import Answer
 
 
 @dataclass(slots=True)
@@ -37,9 +39,10 @@ class Close:
 
 @dataclass(slots=True)
 class Ask:
-    """Have something decided outside the core; answered by an `Answer`."""
+    """Have something decided outside the core; the next input is its `Answer`, an `Abort`, or a `Tick`."""
 
     kind: str
+    """`should_retry`, `calculate_delay` or `guardrail`."""
     question: dict[str, Any]
 
 
@@ -80,3 +83,7 @@ class Finish:
 
 
 Effect = Event | Position | Open | Close | Ask | Finish
+
+T = TypeVar("T")
+Steps = Generator[Effect, Answer, T]
+"""What a handler is: effects in order; an `Ask` is sent its answer, anything else nothing."""

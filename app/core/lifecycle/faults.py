@@ -87,6 +87,30 @@ REJECTED: Final = Trouble(
 ZERO_OUTPUT: Final = Trouble(
     "zero output", "ZERO_OUTPUT", "content", "zero_output", "zero_output", Spends.BOTH
 )
+DRIFT: Final = Trouble("drift", "DRIFT_DETECTED", "content", "model", "drift", Spends.BOTH)
+GUARDRAIL: Final = Trouble(
+    "guardrail error, recoverable",
+    "GUARDRAIL_VIOLATION",
+    "content",
+    "model",
+    "guardrail_violation",
+    Spends.BOTH,
+)
+FATAL_GUARDRAIL: Final = Trouble(
+    "guardrail fatal, or error not recoverable",
+    "FATAL_GUARDRAIL_VIOLATION",
+    "content",
+    "model",
+    fallback=False,
+)
+PREFIX_REFUSED: Final = Trouble(
+    "400 or 422 to a request to go on from a checkpoint",
+    "PROVIDER_ERROR",
+    "transient",
+    "model",
+    "server_error",
+    Spends.RETRIES,
+)
 TOOL_ARGUMENTS: Final = Trouble(
     "malformed or truncated tool arguments in the stream",
     "INVALID_TOOL_ARGUMENTS",
@@ -131,6 +155,10 @@ TROUBLES: Final = (
     TRUNCATED,
     UNKNOWN,
     REJECTED,
+    PREFIX_REFUSED,
+    GUARDRAIL,
+    FATAL_GUARDRAIL,
+    DRIFT,
     TOOL_ARGUMENTS,
     ZERO_OUTPUT,
     REFUSAL,
@@ -159,6 +187,8 @@ class Failure:
     retry_after_ms: int | None = None
     """How long the server asked us to wait."""
     detail: dict[str, Any] | None = None
+    position: int | None = None
+    """Where in the answer the fault lies, in code points; None where it has no place."""
 
     @property
     def error(self) -> StreamError:

@@ -27,6 +27,7 @@ class Limits:
         "_alive_cap_ms",
         "_alive_ms",
         "_asked_ms",
+        "_halted_ms",
         "_initial_ms",
         "_inter_ms",
         "_resume_ms",
@@ -44,6 +45,7 @@ class Limits:
         self._asked_ms: float | None = None
         self._resume_ms: float | None = None
         self._alive_ms = 0.0
+        self._halted_ms: float | None = None
         self.progress_ms: float | None = None
         """When the answer last came forward; None before its first sign and while nothing is read."""
 
@@ -68,6 +70,17 @@ class Limits:
     def end(self) -> None:
         """The session is over; nothing is waited for any more."""
         self._asked_ms = self.progress_ms = self._resume_ms = self._total_at_ms = None
+        self._halted_ms = None
+
+    def halt(self, now_ms: float) -> None:
+        """Something is decided outside; until then only the total limit runs."""
+        self._halted_ms = now_ms
+
+    def go_on(self, now_ms: float) -> None:
+        """It is decided; the time does not count against the server."""
+        if self._halted_ms is not None:
+            self.hold(now_ms - self._halted_ms, now_ms)
+            self._halted_ms = None
 
     def hold(self, ms: float, now_ms: float) -> None:
         """We did not read for so long until now, so that time does not count against the server."""
@@ -80,6 +93,8 @@ class Limits:
     @property
     def deadline_ms(self) -> float | None:
         """When the next limit strikes; None when none runs."""
+        if self._halted_ms is not None:
+            return self._total_at_ms
         times = [at for at in (self._total_at_ms, self._resume_ms, self._silence_ms()) if at is not None]
         return min(times) if times else None
 
@@ -87,6 +102,8 @@ class Limits:
         """The limit that has been reached, the gravest first."""
         if _reached(self._total_at_ms, now_ms):
             return Limit.TOTAL
+        if self._halted_ms is not None:
+            return None
         if _reached(self._resume_ms, now_ms):
             return Limit.PAUSE
         if _reached(self._silence_ms(), now_ms):

@@ -2,56 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackModelSelected, FallbackStart
 from app.core.events.session import AttemptStart, SessionStart, StreamInit
 from app.core.lifecycle.closing import leave_fallback
 from app.core.lifecycle.draft import Draft
-from app.core.lifecycle.effects import Effect, Open, Position
+from app.core.lifecycle.effects import Open, Position, Steps
 from app.core.lifecycle.faults import Failure
+from app.core.lifecycle.resuming import announce, keep
 from app.core.lifecycle.standing import Standing
 from app.core.lifecycle.table import State
 from app.core.lifecycle.verdict import Spent
 
 
-def start(session: Standing, now_ms: float) -> Iterator[Effect]:
+def start(session: Standing) -> Steps[None]:
     """Open the session; nothing is asked yet."""
-    session.tally.began_ms = now_ms
-    session.limits.begin(now_ms)
+    session.tally.began_ms = session.now_ms
+    session.limits.begin(session.now_ms)
     yield Position(session.attempt, session.fallback_index)
-    event = SessionStart(session.attempt, is_retry=False, is_fallback=False, purpose=session.purpose)
+    event = SessionStart(
+        session.attempt,
+        is_retry=False,
+        is_fallback=False,
+        purpose=session.purpose,
+        index=session.index,
+    )
     yield event.then(session.on_start(is_retry=False))
 
 
-def ask(session: Standing, now_ms: float) -> Iterator[Effect]:
-    """Ask the present model; all earlier text is void."""
+def ask(session: Standing) -> Steps[None]:
+    """Ask the present model; earlier text is void but for the checkpoint that the attempt goes on from."""
     session.enter(State.WAITING_FOR_TOKEN)
-    session.draft = Draft()
+    kept = session.draft.texts if session.resumed else []
+    session.draft = Draft(kept)
     session.opened = False
     session.first_token = True
+    session.look_at = session.inspection.next_look(session.options, len(kept))
     session.openings += 1
-    session.calls_left -= 1
-    session.limits.ask(now_ms)
+    session.limits.ask(session.now_ms)
     yield StreamInit()
-    yield Open(session.fallback_index, session.attempt, session.openings)
+    yield Open(session.fallback_index, session.attempt, session.openings, session.text)
 
 
-def retry(session: Standing, now_ms: float) -> Iterator[Effect]:
+def retry(session: Standing) -> Steps[None]:
     """The pause is over: ask the same model again."""
+    kept = yield from keep(session)
     session.attempt += 1
     yield Position(session.attempt, session.fallback_index)
     is_fallback = session.fallback_index > 0
-    event = AttemptStart(session.attempt, is_retry=True, is_fallback=is_fallback, content_offset=0)
+    event = AttemptStart(
+        session.attempt, is_retry=True, is_fallback=is_fallback, content_offset=session.length
+    )
     yield event.then(session.on_start(is_retry=True))
-    yield from ask(session, now_ms)
+    yield from announce(session, kept)
+    yield from ask(session)
 
 
-def fall_back(session: Standing, failure: Failure, now_ms: float) -> Iterator[Effect]:
+def fall_back(session: Standing, failure: Failure) -> Steps[None]:
     """Leave the present model for good and ask the next."""
+    session.budget.take()
     session.enter(State.FALLBACK)
     yield from leave_fallback(session, success=False)
+    kept = yield from keep(session)
     session.tally.causes.append(failure.error)
     left = session.fallback_index
     session.fallback_index += 1
@@ -60,9 +72,10 @@ def fall_back(session: Standing, failure: Failure, now_ms: float) -> Iterator[Ef
     session.last_pause_ms = 0.0
     reason = "previous_failed"
     yield Position(session.attempt, session.fallback_index)
-    yield FallbackStart(left, session.fallback_index, reason, content_offset=0)
+    yield FallbackStart(left, session.fallback_index, reason, content_offset=session.length)
     # To on_fallback the first fallback is number 0.
     on_fallback = Callback("on_fallback", (left, reason))
     selected = FallbackModelSelected(session.fallback_index, reason)
     yield selected.then(on_fallback, session.on_start(is_retry=False))
-    yield from ask(session, now_ms)
+    yield from announce(session, kept)
+    yield from ask(session)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from app.core.drift.monitor import DriftOptions
+from app.core.guardrails.base import Rule
 from app.core.lifecycle.delays import Strategy
 
 REASONS: Final = frozenset(
@@ -51,6 +53,24 @@ class RetryOptions:
     """The reasons for which a retry is made at all."""
     max_retry_after_ms: int = 60_000
     """Up to which pause a server's `Retry-After` is honoured."""
+    should_retry: str | None = None
+    """The caller's expression that can veto a retry; the machine only asks for its value."""
+    calculate_delay: str | None = None
+    """The caller's expression for the pause in milliseconds; likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationOptions:
+    """How an attempt goes on from the text that a failed one left."""
+
+    checkpoint_every: int = 20
+    """Tokens between two checkpoints."""
+    min_overlap: int = 2
+    """Code points; a shorter repetition of the checkpoint's end is part of the answer."""
+    max_overlap: int = 500
+    """Code points; how much of the checkpoint's end is looked for in the answer."""
+    prompt: str | None = None
+    """What the model is told; None is the default."""
 
 
 NO_TIMEOUTS: Final = TimeoutOptions(initial_ms=None, inter_ms=None)
@@ -63,6 +83,15 @@ class LifecycleOptions:
 
     timeout: TimeoutOptions = field(default_factory=TimeoutOptions)
     retry: RetryOptions = field(default_factory=RetryOptions)
+    continuation: ContinuationOptions | None = None
+    """None starts every attempt afresh."""
+    guardrails: tuple[Rule, ...] = ()
+    guardrails_every: int = 15
+    """Tokens between two looks of the streaming rules."""
+    drift: DriftOptions | None = None
+    """None looks for no drift."""
+    drift_every: int = 25
+    """Tokens between two looks of the detectors."""
     detect_zero_tokens: bool = True
     """Whether an answer without content is a fault."""
     events: Literal["standard", "full"] = "standard"

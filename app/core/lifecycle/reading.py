@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from app.core.chunks import (
     Chunk,
@@ -22,57 +22,62 @@ from app.core.events.timeout import TimeoutReset, TimeoutStart, TimeoutTriggered
 from app.core.events.tool import ToolRequested
 from app.core.lifecycle import faults
 from app.core.lifecycle.closing import complete
-from app.core.lifecycle.effects import Close, Effect
+from app.core.lifecycle.effects import Close, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure
+from app.core.lifecycle.inspection import Moment, judge, look_for_drift
+from app.core.lifecycle.resuming import save
+from app.core.lifecycle.seam import Settled
 from app.core.lifecycle.standing import Standing
 from app.core.lifecycle.table import State
+from app.core.lifecycle.toolcalls import ToolCall
 
 
-def answer_begins(session: Standing, adapter_id: str, now_ms: float) -> Iterator[Effect]:
+def answer_begins(session: Standing, adapter_id: str) -> Steps[None]:
     """The model server accepted the request."""
     session.opened = True
     yield AdapterWrapStart("async_iterator", adapter_id)
     yield AdapterDetected(adapter_id)
     yield StreamReady()
-    yield from session.outage.answered(now_ms)
+    yield from session.outage.answered(session.now_ms)
     yield AdapterWrapEnd(adapter_id)
     yield from _initial_limit(session)
 
 
-def read(session: Standing, chunk: Chunk, now_ms: float) -> Iterator[Effect]:
+def read(session: Standing, chunk: Chunk) -> Steps[None]:
     """One piece of the answer, or a sign of life."""
     match chunk:
         case TextDelta(text=text) if text:
-            yield from _token(session, text, now_ms)
+            yield from _text(session, text)
         case ReasoningDelta(text=text) if text:
-            _come_forward(session, now_ms)
+            _come_forward(session)
             session.draft.reasonings.append(text)
         case ToolCallDelta():
-            _come_forward(session, now_ms, State.TOOL_CALL_DETECTED)
-            session.draft.tool_parts.add(chunk)
+            if (yield from _join(session)):
+                _come_forward(session, State.TOOL_CALL_DETECTED)
+                session.draft.tool_parts.add(chunk)
         case RefusalDelta(text=text) if text:
-            _come_forward(session, now_ms)
+            _come_forward(session)
             session.draft.refusals.append(text)
         case EndMark():
             yield Close()
-            yield from conclude(session, now_ms, end_mark=True)
+            yield from conclude(session, end_mark=True)
         case UsageReport():
-            session.limits.alive(now_ms)
+            session.limits.alive(session.now_ms)
             session.tally.report(session.fallback_index, session.attempt, chunk)
         case FinishReason():
-            session.limits.alive(now_ms)
+            session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
         case TextDelta() | ReasoningDelta() | RefusalDelta() | KeepAlive():
-            session.limits.alive(now_ms)
+            session.limits.alive(session.now_ms)
 
 
-def silence(session: Standing, kind: str, now_ms: float) -> Iterator[Effect]:
+def silence(session: Standing, kind: str) -> Steps[None]:
     """A time limit struck: `kind` is `initial` or `inter`."""
     yield Close()
     if session.finish_reason_raw is not None:
         # The model has said that it is done; only the server has not hung up.
-        yield from conclude(session, now_ms)
+        yield from conclude(session)
         return
     timeout = session.options.timeout
     limit_ms, trouble = timeout.inter_ms or 0, faults.INTER_TIMEOUT
@@ -83,30 +88,85 @@ def silence(session: Standing, kind: str, now_ms: float) -> Iterator[Effect]:
     event = TimeoutTriggered(kind, elapsed_ms=limit_ms, configured_ms=limit_ms)
     yield event.then(Callback("on_timeout", (kind, limit_ms / 1000)))
     message = f"nothing of the answer came for {limit_ms} ms, the limit timeout.{kind}_token_ms"
-    yield from fail(session, Failure(trouble, message), now_ms)
+    yield from fail(session, Failure(trouble, message))
 
 
-def conclude(session: Standing, now_ms: float, *, end_mark: bool = False) -> Iterator[Effect]:
+def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
+    if not (yield from _join(session)):
+        return
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
-        yield from fail(session, calls, now_ms)
+        yield from fail(session, calls)
         return
     for call in calls:
         event = ToolRequested(call.name, call.id, call.arguments)
         yield event.then(Callback("on_tool_call", (call.name, call.id, call.arguments)))
     session.enter(State.FINALIZING)
     yield FinalizationStart()
+    failure = yield from _final_checks(session, calls)
     yield FinalizationEnd()
-    if session.options.detect_zero_tokens and not calls and session.draft.is_empty():
-        yield from fail(session, Failure(faults.ZERO_OUTPUT, "the answer is empty"), now_ms)
+    if failure is not None:
+        yield from fail(session, failure)
         return
     session.tool_calls = calls
-    yield from complete(session, now_ms)
+    yield from complete(session)
 
 
-def _token(session: Standing, text: str, now_ms: float) -> Iterator[Effect]:
-    _come_forward(session, now_ms, State.STREAMING)
+def _final_checks(session: Standing, calls: Sequence[ToolCall]) -> Steps[Failure | None]:
+    """All of them; the gravest failure."""
+    texts = session.draft.texts
+    empty = not calls and session.draft.is_empty()
+    drift = yield from look_for_drift(session, texts, final=True)
+    # Tool calls alone are a whole answer, so there is no text that lacks anything.
+    has_text = not calls or any(text.strip() for text in texts)
+    rejected = (
+        (yield from judge(session, session.inspection, texts, Moment("post", final=True)))
+        if has_text
+        else None
+    )
+    if rejected is not None and rejected.trouble is faults.FATAL_GUARDRAIL:
+        return rejected
+    if empty and session.options.detect_zero_tokens:
+        return Failure(faults.ZERO_OUTPUT, "the answer is empty")
+    return drift or rejected
+
+
+def _text(session: Standing, text: str) -> Steps[bool]:
+    """A piece of text; whether the attempt goes on."""
+    _come_forward(session, State.STREAMING if session.seam is None else None)
+    if session.seam is None:
+        return (yield from _token(session, text))
+    if session.state is not State.CONTINUATION_MATCHING:
+        session.enter(State.CONTINUATION_MATCHING)
+    settled = session.seam.take(text)
+    return settled is None or (yield from _go_on(session, settled))
+
+
+def _join(session: Standing) -> Steps[bool]:
+    """Nothing more of the overlap can come; whether the attempt goes on."""
+    if session.seam is None or session.state is not State.CONTINUATION_MATCHING:
+        session.seam = None
+        return True
+    return (yield from _go_on(session, session.seam.end()))
+
+
+def _go_on(session: Standing, settled: Settled) -> Steps[bool]:
+    """The overlap is settled: what was held comes out."""
+    session.enter(State.CHECKPOINT_VERIFYING)
+    if settled.fault is not None:
+        yield Close()
+        yield from fail(session, Failure(faults.DRIFT, settled.fault))
+        return False
+    session.seam = None
+    session.enter(State.STREAMING)
+    for piece in settled.pieces:
+        if not (yield from _token(session, piece)):
+            return False
+    return True
+
+
+def _token(session: Standing, text: str) -> Steps[bool]:
     session.draft.texts.append(text)
     yield Token(text)
     inter_ms = session.options.timeout.inter_ms
@@ -115,20 +175,43 @@ def _token(session: Standing, text: str, now_ms: float) -> Iterator[Effect]:
         yield TimeoutReset("inter", inter_ms, token_index=session.token_count - 1)
     if session.first_token:
         session.first_token = False
-        yield from session.outage.token(now_ms)
+        yield from session.outage.token(session.now_ms)
+    if not (yield from look(session)):
+        return False
     session.steady = not says_resets
+    return True
 
 
-def _come_forward(session: Standing, now_ms: float, state: State | None = None) -> None:
+def look(session: Standing) -> Steps[bool]:
+    """What is due after a token: rules, detectors, a checkpoint; whether the attempt goes on."""
+    count, options, texts = session.token_count, session.options, session.draft.texts
+    if count < session.look_at:
+        return True
+    session.look_at = session.inspection.next_look(options, count)
+    failure = None
+    if count % options.guardrails_every == 0:
+        failure = yield from judge(session, session.inspection, texts, Moment("post", final=False))
+    if failure is None and options.drift is not None and count % options.drift_every == 0:
+        failure = yield from look_for_drift(session, texts, final=False)
+    if failure is not None:
+        yield Close()
+        yield from fail(session, failure)
+        return False
+    if options.continuation is not None and count % options.continuation.checkpoint_every == 0:
+        yield from save(session)
+    return True
+
+
+def _come_forward(session: Standing, state: State | None = None) -> None:
     """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting."""
-    session.limits.progress_ms = now_ms
+    session.limits.progress_ms = session.now_ms
     if state is None and session.state is State.WAITING_FOR_TOKEN:
         state = State.STREAMING
     if state is not None and state is not session.state:
         session.enter(state)
 
 
-def _initial_limit(session: Standing) -> Iterator[Effect]:
+def _initial_limit(session: Standing) -> Steps[None]:
     if session.options.timeout.initial_ms is not None:
         yield TimeoutStart("initial", session.options.timeout.initial_ms)
 

@@ -7,10 +7,13 @@ from typing import Final, Literal
 
 from app.core.chunks import UsageReport
 from app.core.events.base import Callback
+from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.draft import Draft
+from app.core.lifecycle.inspection import NEVER, Inspection
 from app.core.lifecycle.limits import Limits
 from app.core.lifecycle.options import LifecycleOptions
 from app.core.lifecycle.outage import Outage
+from app.core.lifecycle.seam import Seam
 from app.core.lifecycle.table import State, step
 from app.core.lifecycle.tally import AttemptUsage, Tally
 from app.core.lifecycle.toolcalls import ToolCall
@@ -35,23 +38,33 @@ class Standing:
 
     __slots__ = (
         "attempt",
-        "calls_left",
+        "budget",
         "draft",
         "draw",
         "fallback_index",
         "first_token",
+        "index",
+        "inspection",
         "last_pause_ms",
         "limits",
+        "look_at",
         "models",
+        "now_ms",
         "opened",
         "openings",
         "options",
         "outage",
+        "prefix_refused",
         "purpose",
+        "resume_at",
+        "resumed",
+        "saved_at",
+        "seam",
         "spent",
         "state",
         "steady",
         "tally",
+        "timer",
         "tool_calls",
     )
 
@@ -62,16 +75,23 @@ class Standing:
         models: int,
         draw: Callable[[], float],
         purpose: Purpose = "main",
-        calls_left: int = 20,
+        calls_left: int | Budget = 20,
+        index: int | None = None,
+        timer: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`models` counts the primary and its fallbacks; `draw` gives random numbers from 0 up to 1;
-        `calls_left` is how many streams the run may still open.
+        `calls_left` is how many streams the run may still open, a `Budget` where several streams share it;
+        `index` is a voter's, from 0; `timer` gives milliseconds, to tell how long a rule took.
         """
         self.options = options
+        self.timer = timer
+        self.now_ms = 0.0
+        """The clock at the last input."""
         self.models = models
         self.draw = draw
         self.purpose = purpose
-        self.calls_left = calls_left
+        self.index = index
+        self.budget = calls_left if isinstance(calls_left, Budget) else Budget(calls_left)
         self.state = State.INIT
         self.attempt = 1
         """Which attempt on the present model, 1-based."""
@@ -93,7 +113,20 @@ class Standing:
         self.first_token = True
         """Whether the next token is the first of its attempt."""
         self.steady = False
-        """Whether a text chunk is now a TOKEN and nothing else."""
+        """Whether a text chunk is now a TOKEN and nothing else, until `look_at`."""
+        self.inspection = Inspection(options)
+        self.look_at: float = NEVER
+        """At how many tokens something is looked at or saved."""
+        self.saved_at = 0
+        """Tokens of the last checkpoint that was saved; 0 where there is none."""
+        self.resume_at = 0
+        """Tokens that the next attempt may go on from, if they pass the rules."""
+        self.resumed = False
+        """Whether the present attempt was asked to go on from a checkpoint."""
+        self.prefix_refused = False
+        """Whether a server has refused that."""
+        self.seam: Seam | None = None
+        """Holds the beginning of a resumed answer back; None once it is joined."""
 
     @property
     def deadline_ms(self) -> float | None:
@@ -104,6 +137,11 @@ class Standing:
     def text(self) -> str:
         """The answer so far, as a client that obeys `contentOffset` sees it."""
         return self.draft.text
+
+    @property
+    def length(self) -> int:
+        """Code points of `text`."""
+        return self.draft.length
 
     @property
     def token_count(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.core.chunks import UsageReport
+from app.core.events.base import TextRef
 from app.core.events.session import SessionSummary
 from app.core.lifecycle.effects import StreamError
 
@@ -28,6 +29,11 @@ class Tally:
     """Retries because of the answer itself."""
     network_retries: int = 0
     """All other retries."""
+    violations: int = 0
+    """Findings of the guardrails."""
+    checkpoints: int = 0
+    """Checkpoints saved."""
+    drift_detected: bool = False
     usages: list[AttemptUsage] = field(default_factory=list)
     """One for each attempt whose server reported any, in order."""
     causes: list[StreamError] = field(default_factory=list)
@@ -51,13 +57,14 @@ class Tally:
             sum(entry.usage.output_tokens for entry in self.usages),
         )
 
-    def state(self, token_count: int, content_length: int, fallback_index: int) -> dict[str, Any]:
-        """What on_complete is given; the text stands in the log already, so only its length is said."""
+    def state(
+        self, token_count: int, content_length: int, fallback_index: int, checkpoint_length: int
+    ) -> dict[str, Any]:
+        """What on_complete is given; the text stands in the log already, so it is only referred to."""
         return {
-            "content": None,
-            "contentRef": {"length": content_length},
+            "content": TextRef(content_length),
             "tokenCount": token_count,
-            "checkpoint": "",
+            "checkpoint": TextRef(checkpoint_length) if checkpoint_length else "",
             "modelRetryCount": self.model_retries,
             "networkRetryCount": self.network_retries,
             "fallbackIndex": fallback_index,
@@ -70,9 +77,9 @@ class Tally:
             token_count=token_count,
             start_ts=round(self.began_ms),
             end_ts=round(now_ms),
-            drift_detected=False,
-            guardrail_violations=0,
+            drift_detected=self.drift_detected,
+            guardrail_violations=self.violations,
             fallback_depth=fallback_index,
             retry_count=self.model_retries + self.network_retries,
-            checkpoints_created=0,
+            checkpoints_created=self.checkpoints,
         )

@@ -41,11 +41,19 @@ class Verdict:
 
 
 def judge(
-    trouble: Trouble, spent: Spent, options: RetryOptions, *, models_left: int, calls_left: int
+    trouble: Trouble,
+    spent: Spent,
+    options: RetryOptions,
+    *,
+    models_left: int,
+    calls_left: int,
+    vetoed: bool = False,
 ) -> Verdict:
-    """Decide what follows from `trouble`; `models_left` counts the models after this one."""
+    """Decide what follows from `trouble`; `models_left` counts the models after this one, `vetoed` says that
+    the caller does not want the retry.
+    """
     limit = _limit(trouble, options)
-    give_up = _give_up(trouble, spent, options)
+    give_up = "vetoed" if vetoed else _give_up(trouble, spent, options)
     if give_up is None:
         recovery = Recovery.RETRY
     elif trouble.fallback and models_left > 0:

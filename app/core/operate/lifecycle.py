@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from app.core.drift.monitor import DriftOptions
+from app.core.guardrails.base import Rule
+from app.core.guardrails.presets import rules_of
 from app.core.json_text import NotJson, canonical
 from app.core.lifecycle.delays import Strategy
-from app.core.lifecycle.options import REASONS, LifecycleOptions, RetryOptions, TimeoutOptions
+from app.core.lifecycle.options import (
+    REASONS,
+    ContinuationOptions,
+    LifecycleOptions,
+    RetryOptions,
+    TimeoutOptions,
+)
 
 MAX_CONTEXT = 4 * 1024
 """Bytes of JSON that a caller's context may have."""
@@ -31,6 +40,29 @@ Reason = Literal[
     "drift",
 ]
 StrategyName = Literal["exponential", "linear", "fixed", "full-jitter", "fixed-jitter", "decorrelated"]
+DriftKind = Literal[
+    "meta_commentary",
+    "repetition",
+    "format_collapse",
+    "tone_shift",
+    "markdown_collapse",
+    "entropy_spike",
+    "hedging",
+]
+MAX_EXPRESSION = 2_000
+"""Characters of one of the caller's expressions."""
+Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
+
+
+class Outside(Protocol):
+    """What only the running service knows of a lifecycle; the context in which a body is validated."""
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Guardrails beside the built-in ones, by name."""
+
+    def fault(self, name: Literal["should_retry", "calculate_delay"], expression: str) -> str | None:
+        """What is wrong with one of the caller's expressions."""
 
 
 class _Body(BaseModel):
@@ -58,8 +90,71 @@ class RetryBody(_Body):
     retry_on: list[Reason] | None = Field(
         None, description="For which reasons; null is all eight, an empty list none."
     )
-    should_retry: str | None = Field(None, description="Not offered by this version.")
-    calculate_delay: str | None = Field(None, description="Not offered by this version.")
+    should_retry: Expression | None = Field(
+        None,
+        description="CEL over error, category, attempt and state; a retry is made only where it gives true.",
+        examples=["attempt < 2 && error.status != 503"],
+    )
+    calculate_delay: Expression | None = Field(
+        None,
+        description="CEL over the same and base_delay_ms, max_delay_ms, retry_after_ms: the pause in ms.",
+        examples=["base_delay_ms * (attempt + 1)"],
+    )
+
+    @field_validator("should_retry", "calculate_delay")
+    @classmethod
+    def _sound(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.context is not None:
+            name = cast(Literal["should_retry", "calculate_delay"], info.field_name)
+            if fault := cast(Outside, info.context).fault(name, value):
+                raise ValueError(fault)
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if {"base_delay_ms", "max_delay_ms"} <= self.model_fields_set:
+            _check(self.base_delay_ms <= self.max_delay_ms, "base_delay_ms is more than max_delay_ms")
+        return self
+
+
+class GuardrailBody(_Body):
+    """A rule, with what it is to look for and how grave that is."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict, description="GET /v1/guardrails tells each rule's.")
+    severity: Literal["warning", "error", "fatal"] | None = Field(
+        None, description="Of all that it finds; absent leaves it to the rule."
+    )
+
+
+class DriftBody(_Body):
+    """When an answer counts as drifting."""
+
+    threshold: float = Field(0.5, gt=0, le=1, description="From which confidence on.")
+    types: list[DriftKind] | None = Field(None, min_length=1, description="Which kinds; null is all.")
+
+
+class ContinuationBody(_Body):
+    """How a retry or a fallback goes on from the text that the failed attempt left."""
+
+    enabled: bool = True
+    checkpoint_interval: Interval = Field(20, description="In tokens; beats `check_intervals.checkpoint`.")
+    min_overlap: Annotated[int, Field(ge=1, le=10_000)] = Field(2, description="In code points.")
+    max_overlap: Annotated[int, Field(ge=1, le=10_000)] = Field(500, description="In code points.")
+    prompt: Annotated[str, Field(min_length=1, max_length=10_000)] | None = Field(
+        None, description="What the model is told after its own unfinished answer; null is the default."
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if {"min_overlap", "max_overlap"} <= self.model_fields_set:
+            _check(self.min_overlap <= self.max_overlap, "min_overlap is more than max_overlap")
+        return self
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(f"contradictory: {otherwise}")
 
 
 class CheckIntervals(_Body):
@@ -78,11 +173,15 @@ class LifecycleBody(_Body):
     fallbacks: Annotated[list[str], Field(max_length=16)] | None = Field(
         None, description="Models to turn to, in order, when one has failed for good."
     )
-    guardrails: str | list[Any] | None = Field(None, description='Only "none" is offered by this version.')
-    drift: bool | dict[str, Any] | None = Field(None, description="Only false is offered by this version.")
+    guardrails: str | list[str | GuardrailBody] | None = Field(
+        None,
+        description="A preset or a list of rules; GET /v1/guardrails lists both.",
+        examples=["recommended", ["json", {"name": "zero_output", "severity": "fatal"}]],
+    )
+    drift: bool | DriftBody | None = Field(None, description="Whether an answer that drifts is given up.")
     detect_zero_tokens: bool | None = Field(None, description="Whether an answer without content is a fault.")
-    continue_from_last_good_token: bool | dict[str, Any] | None = Field(
-        None, description="Only false is offered by this version."
+    continue_from_last_good_token: bool | ContinuationBody | None = Field(
+        None, description="Whether a retry or a fallback goes on from the text so far."
     )
     check_intervals: CheckIntervals | None = None
     context: dict[str, Any] | None = Field(
@@ -106,6 +205,13 @@ class LifecycleBody(_Body):
             raise ValueError(f"the context has {size} bytes of JSON, at most {MAX_CONTEXT} are taken")
         return value
 
+    @field_validator("guardrails")
+    @classmethod
+    def _known(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.context is not None:
+            rules_of(_guardrails(value), cast(Outside, info.context).rules)
+        return value
+
     def level(self) -> dict[str, Any]:
         """What this level says, and only that: the form to be stored and merged."""
         return self.model_dump(exclude_unset=True)
@@ -127,35 +233,62 @@ _OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """What null means for a section that is an object."""
 
+_SWITCHES: Final = frozenset({"drift", "continue_from_last_good_token"})
+"""Sections that may also be just on or off."""
 
-def merge_lifecycle(*levels: Mapping[str, Any] | None) -> Lifecycle:
+
+def merge_lifecycle(*levels: Mapping[str, Any] | None, rules: Mapping[str, Rule] | None = None) -> Lifecycle:
     """Merge levels, the one that counts most first: request, branch, model, project, settings.
 
     A level is what `LifecycleBody.level()` gives; None says nothing. Objects merge field by field, lists and
-    plain values replace, null switches off.
+    plain values replace, null switches off. `rules` are guardrails beside the built-in ones. Raises
+    BadGuardrails for a rule that does not exist any more.
     """
     merged: dict[str, Any] = {}
     for level in reversed(levels):
         for name, value in (level or {}).items():
             if name in _OFF:
                 merged[name] = _OFF[name] if value is None else {**merged.get(name, {}), **value}
+            elif name in _SWITCHES:
+                merged[name] = _switched(merged.get(name, {}), value)
             else:
                 merged[name] = value
     return Lifecycle(
-        options=_options(merged),
+        options=_options(merged, rules or {}),
         fallbacks=tuple(merged.get("fallbacks") or ()),
         context=merged.get("context") or {},
     )
 
 
-def _options(merged: Mapping[str, Any]) -> LifecycleOptions:
+def _switched(inherited: Mapping[str, Any], value: bool | Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return {**inherited, "enabled": True, **value}
+    return {**inherited, "enabled": True} if value else {"enabled": False}
+
+
+def _options(merged: Mapping[str, Any], rules: Mapping[str, Rule]) -> LifecycleOptions:
     chosen = {name: merged[name] for name in ("events", "max_model_calls") if name in merged}
+    every = merged.get("check_intervals", {})
     return LifecycleOptions(
         timeout=_timeout(merged.get("timeout", {})),
         retry=_retry(merged.get("retry", {})),
+        continuation=_continuation(merged.get("continue_from_last_good_token", {}), every),
+        guardrails=rules_of(_guardrails(merged.get("guardrails") or "none"), rules),
+        guardrails_every=every.get("guardrails", 15),
+        drift=_drift(merged.get("drift", {})),
+        drift_every=every.get("drift", 25),
         detect_zero_tokens=bool(merged.get("detect_zero_tokens", True)),
         **chosen,
     )
+
+
+def _guardrails(value: Any) -> Any:
+    """As `rules_of` takes them, whether they are still models or stored already."""
+    if isinstance(value, str):
+        return value
+    return [
+        entry.model_dump(exclude_unset=True) if isinstance(entry, GuardrailBody) else entry for entry in value
+    ]
 
 
 def _timeout(section: Mapping[str, Any]) -> TimeoutOptions:
@@ -164,9 +297,26 @@ def _timeout(section: Mapping[str, Any]) -> TimeoutOptions:
 
 
 def _retry(section: Mapping[str, Any]) -> RetryOptions:
-    plain = ("attempts", "max_retries", "base_delay_ms", "max_delay_ms")
+    plain = (
+        *("attempts", "max_retries", "base_delay_ms", "max_delay_ms"),
+        *("should_retry", "calculate_delay"),
+    )
     chosen: dict[str, Any] = {name: section[name] for name in plain if name in section}
     if "strategy" in section:
         chosen["strategy"] = Strategy(section["strategy"])
     reasons = section.get("retry_on")
     return RetryOptions(retry_on=REASONS if reasons is None else frozenset(reasons), **chosen)
+
+
+def _continuation(section: Mapping[str, Any], every: Mapping[str, Any]) -> ContinuationOptions | None:
+    if not section.get("enabled"):
+        return None
+    chosen = {name: section[name] for name in ("min_overlap", "max_overlap", "prompt") if name in section}
+    return ContinuationOptions(section.get("checkpoint_interval", every.get("checkpoint", 20)), **chosen)
+
+
+def _drift(section: Mapping[str, Any]) -> DriftOptions | None:
+    if not section.get("enabled"):
+        return None
+    kinds = section.get("types")
+    return DriftOptions(section.get("threshold", 0.5), None if kinds is None else frozenset(kinds))

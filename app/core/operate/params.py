@@ -62,6 +62,7 @@ PRECEDENCE: Final[Mapping[str, tuple[Source, ...]]] = {
     "actions": _CHOSEN,
     "action_strategy": _CHOSEN,
     "chat_model": _OF_BRANCH,
+    "parse_model": _OF_BRANCH,
     "model_options": _OWN,
     "response_format": _OWN,
     "handle_validation": _OWN,
@@ -86,6 +87,7 @@ class BranchSettings:
 
     chat_model: str | None = None
     tools: ToolChoice = True
+    parse_model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class OperateParams:
     tools: ToolChoice = True
     batch: Batch = field(default_factory=Batch)
     if_busy: IfBusy = "enqueue"
+    parse_model: str | None = None
+    """Which model mends an answer that cannot be used; None has none mended."""
 
 
 @dataclass(frozen=True, slots=True)

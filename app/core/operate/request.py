@@ -107,7 +107,11 @@ class OperateRequest(_Body):
         None, description="The same in one object; what both say must agree, and each fills the other's gaps."
     )
     chat_model: str | None = Field(None, description="Name of a registered model; the branch's by default.")
-    parse_model: str | None = Field(None, description=NOT_OFFERED)
+    parse_model: str | None = Field(
+        None,
+        description="Has an answer that cannot be used mended by this registered model, up to three times; "
+        "the branch's by default, none if it has none.",
+    )
     model_options: dict[str, Any] = Field(
         default_factory=dict,
         description="Sampling options in the provider's own words.",

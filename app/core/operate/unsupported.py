@@ -13,14 +13,6 @@ Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
 
 _NOTHING: Final = (None,)
 
-LIFECYCLE: Final[Accepted] = {
-    ("guardrails",): (None, "none", []),
-    ("drift",): (None, False),
-    ("continue_from_last_good_token",): (None, False),
-    ("retry", "should_retry"): _NOTHING,
-    ("retry", "calculate_delay"): _NOTHING,
-}
-
 ACT: Final[Accepted] = {
     ("call_params", "retry_attempts"): (0,),
     ("call_params", "retry_initial_delay"): (0,),
@@ -32,7 +24,6 @@ ACT: Final[Accepted] = {
 
 OPERATE: Final[Accepted] = {
     **ACT,
-    ("parse_model",): _NOTHING,
     ("response_fields",): _NOTHING,
     ("field_models",): (None, []),
     ("tool_schemas",): (None, []),
@@ -45,7 +36,10 @@ OPERATE: Final[Accepted] = {
     ("include_token_usage_to_model",): (False,),
     ("stream_persist",): (False,),
     ("middle",): (None, "communicate"),
-    **{("lifecycle", *path): values for path, values in LIFECYCLE.items()},
+}
+
+CONSENSUS: Final[Accepted] = {
+    ("if_busy",): ACT[("if_busy",)],
 }
 
 

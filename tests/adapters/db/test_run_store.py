@@ -290,7 +290,10 @@ async def test_pages_join_events_and_blocks_at_any_cut(world: World) -> None:
     block = TokenBlock(2, NOW_MS, 0, 1, 0, ["a", "bé", "", "x" * 300], [0, 5, 0, 900])
     more = TokenBlock(6, NOW_MS + 1000, 0, 1, 0, ["end"], [0])
     await world.store.flush([world.flush(new, block, more)])
+    assert await world.store.last_seq(new.run.id) == 6
     await world.store.flush([world.flush(new, entry_of(RunStarted(), 7, NOW_MS))])
+    assert await world.store.last_seq(new.run.id) == 7
+    assert await world.store.last_seq(world.ids.new()) == 0
     flat = [(1, "event"), *((2 + i, t) for i, t in enumerate(block.texts)), (6, "end"), (7, "event")]
     for after in range(8):
         for limit in (1, 2, 100):

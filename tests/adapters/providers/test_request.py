@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.adapters.chat_completions.profile import profile_of, url_of
-from app.adapters.chat_completions.request import body_of, headers_of
+from app.adapters.chat_completions.request import CONTINUE, body_of, headers_of
 from app.core.errors import Invalid
 from app.core.prompt import Prompt, PromptMessage, PromptToolCall, ToolSchema
 from app.ports.provider import ModelEndpoint
@@ -93,8 +93,25 @@ def test_options_of_the_request_go_before_those_of_the_endpoint_and_neither_befo
     assert "stream_options" not in sent
 
 
-def test_text_to_continue_from_is_the_last_assistant_message() -> None:
-    assert body(continue_from="Once upon")["messages"][-1] == {"role": "assistant", "content": "Once upon"}
+SAID = {"role": "assistant", "content": "Once upon"}
+
+
+def test_a_model_is_told_to_go_on_from_its_own_unfinished_message() -> None:
+    assert body(continue_from="Once upon")["messages"][-2:] == [SAID, {"role": "user", "content": CONTINUE}]
+    custom = body(continue_from="Once upon", continue_prompt="weiter")["messages"]
+    assert custom[-2:] == [SAID, {"role": "user", "content": "weiter"}]
+
+
+def test_an_endpoint_that_goes_on_by_itself_is_told_only_what_the_caller_says() -> None:
+    assert body(continue_from="Once upon", options={"prefill": True})["messages"][-1] == SAID
+    custom = body(continue_from="Once upon", continue_prompt="weiter", options={"prefill": True})["messages"]
+    assert custom[-1] == {"role": "user", "content": "weiter"}
+
+
+def test_no_schema_is_enforced_on_the_rest_of_a_value() -> None:
+    prompt = Prompt([PromptMessage("user", "a")], response_schema={"type": "object"})
+    assert "response_format" in body(prompt)
+    assert "response_format" not in body(prompt, continue_from='{"a": ')
 
 
 def test_what_no_server_takes_is_replaced() -> None:

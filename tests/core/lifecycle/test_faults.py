@@ -20,6 +20,10 @@ PROVIDER_ERROR         transient model       server_error  max_retries fallback
 STREAM_TRUNCATED       model     model       incomplete    both        fallback
 PROVIDER_ERROR         model     unknown     server_error  both        fallback
 PROVIDER_ERROR         fatal     model       -             nothing     fallback
+PROVIDER_ERROR         transient model       server_error  max_retries fallback
+GUARDRAIL_VIOLATION    content   model       guardrail_violation both  fallback
+FATAL_GUARDRAIL_VIOLATION content model      -             nothing     -
+DRIFT_DETECTED         content   model       drift         both        fallback
 INVALID_TOOL_ARGUMENTS model     tool        incomplete    both        fallback
 ZERO_OUTPUT            content   zero_output zero_output   both        fallback
 MODEL_REFUSAL          model     model       -             nothing     -

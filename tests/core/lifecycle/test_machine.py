@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core.chunks import EndMark, KeepAlive, TextDelta, UsageReport
+from app.core.events.base import TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
 from app.core.lifecycle.effects import Close, Open, Position
@@ -29,8 +30,7 @@ def test_on_complete_is_given_the_state() -> None:
     _, trace = drive([[[{"text": "a"}, RESET], [{"text": "b"}], [{"text": "ok"}, END]]], QUICK)
     assert trace.callbacks("on_complete")[0].args == (
         {
-            "content": None,
-            "contentRef": {"length": 2},
+            "content": TextRef(2),
             "tokenCount": 1,
             "checkpoint": "",
             "modelRetryCount": 1,

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from app.core.errors import AppError, Invalid, UnsupportedOption
 from app.core.json_schema import InvalidSchema
-from app.core.operate.lifecycle import LifecycleBody
 from app.core.operate.params import (
     PRECEDENCE,
     Batch,
@@ -23,7 +22,6 @@ from app.core.operate.params import (
     resolve_act,
 )
 from app.core.operate.request import MAX_ACTIONS, REMOVED, ActRequest, OperateRequest
-from app.core.operate.unsupported import LIFECYCLE, refuse_unsupported
 
 BRANCH = BranchSettings(chat_model="m")
 
@@ -165,7 +163,6 @@ def test_a_response_format_is_checked_at_once() -> None:
 
 
 UNSUPPORTED: list[tuple[str, Any]] = [
-    ("/parse_model", "p"),
     ("/response_fields", {"a": "text"}),
     ("/field_models", [{"name": "risk", "schema": {}}]),
     ("/tool_schemas", [{}]),
@@ -185,14 +182,6 @@ UNSUPPORTED: list[tuple[str, Any]] = [
     ("/call_params/retry_backoff", 2),
     ("/call_params/throttle_period", 1),
     ("/call_params/return_exceptions", True),
-    ("/lifecycle/guardrails", "recommended"),
-    ("/lifecycle/guardrails", ["json"]),
-    ("/lifecycle/drift", True),
-    ("/lifecycle/drift", {"threshold": 0.5}),
-    ("/lifecycle/continue_from_last_good_token", True),
-    ("/lifecycle/continue_from_last_good_token", {}),
-    ("/lifecycle/retry/should_retry", "true"),
-    ("/lifecycle/retry/calculate_delay", "100"),
 ]
 HARMLESS: list[tuple[str, Any]] = [
     ("/parse_model", None),
@@ -235,15 +224,8 @@ def test_what_asks_for_nothing_is_accepted(pointer: str, value: Any) -> None:
 
 
 def test_all_unsupported_options_are_named_at_once() -> None:
-    error = refusal({"instruction": "a", "sender": "s", "lifecycle": {"drift": True, "guardrails": "strict"}})
-    assert sorted(pointers(error)) == ["/lifecycle/drift", "/lifecycle/guardrails", "/sender"]
-
-
-def test_a_branchs_own_lifecycle_is_held_to_the_same() -> None:
-    body = LifecycleBody.model_validate({"retry": {"should_retry": "true"}})
-    with pytest.raises(UnsupportedOption) as refused:
-        refuse_unsupported(body.level(), LIFECYCLE, at="/lifecycle")
-    assert pointers(refused.value) == ["/lifecycle/retry/should_retry"]
+    error = refusal({"instruction": "a", "sender": "s", "middle": "run_and_collect"})
+    assert sorted(pointers(error)) == ["/middle", "/sender"]
 
 
 @pytest.mark.parametrize("name", sorted(REMOVED))

@@ -1,0 +1,1 @@
+"""Guardrails that are no part of the core: functions of this installation."""

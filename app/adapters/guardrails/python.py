@@ -1,0 +1,144 @@
+"""Guardrails that are Python functions in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.adapters.plug_ins import BadPlugIn, declarations
+from app.adapters.tools.threads import Threads
+from app.core.guardrails.base import CalledRule, Severity
+from app.ports.guardrails import GuardrailFailed
+
+ENTRY_POINTS: Final = "branchline.guardrails"
+"""The group in which a package announces its guardrails."""
+TIME_LIMIT_S: Final = 2.0
+THREADS: Final = 8
+MAX_FINDINGS: Final = 100
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """A function that judges answers: it is given the text and whether that is all of it.
+
+    It returns nothing, a text, an object with `message` and, optionally, `severity`, `recoverable`,
+    `position` and `suggestion`, or several of those. A plain function runs in a thread.
+    """
+
+    name: str
+    func: Callable[[str, bool], Any]
+    streaming: bool = False
+    """Whether it also judges an answer that is not all there; the model's answer waits for it then."""
+    severity: Severity = "error"
+    description: str = ""
+
+
+class _Finding(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    message: str = Field(min_length=1, max_length=2_000)
+    severity: Severity | None = None
+    recoverable: bool = True
+    position: int | None = Field(None, ge=0)
+    suggestion: str | None = Field(None, max_length=2_000)
+
+
+def load_guardrails(modules: Iterable[str] = ()) -> list[Guardrail]:
+    """Those of all entry points, then those of `modules`, each with a list `GUARDRAILS`. Raises BadPlugIn."""
+    found: list[Guardrail] = []
+    for where, entry in declarations(ENTRY_POINTS, modules, "GUARDRAILS"):
+        if not isinstance(entry, Guardrail):
+            raise BadPlugIn(f"{where}: {entry!r} is no Guardrail")
+        found.append(entry)
+    return found
+
+
+class PythonGuardrails:
+    """Calls them; see `ports.guardrails.CalledGuardrails`."""
+
+    def __init__(self, guardrails: Iterable[Guardrail], *, time_limit_s: float = TIME_LIMIT_S) -> None:
+        """Raises BadPlugIn for one that cannot be called, or whose name is taken."""
+        self._guardrails: dict[str, Guardrail] = {}
+        self._threads = Threads(THREADS, "guardrail")
+        self._time_limit_s = time_limit_s
+        for guardrail in guardrails:
+            _check(guardrail)
+            if guardrail.name in self._guardrails:
+                raise BadPlugIn(f"guardrail {guardrail.name!r} is declared twice")
+            self._guardrails[guardrail.name] = guardrail
+        self.rules: Mapping[str, CalledRule] = MappingProxyType(
+            {
+                name: CalledRule(name, streaming=entry.streaming, severity=entry.severity)
+                for name, entry in self._guardrails.items()
+            }
+        )
+
+    @property
+    def descriptions(self) -> Mapping[str, str]:
+        """What each is for, by name."""
+        return {name: entry.description for name, entry in self._guardrails.items()}
+
+    async def call(self, name: str, text: str, *, final: bool) -> Sequence[Mapping[str, Any]]:
+        """See the port."""
+        guardrail = self._guardrails.get(name)
+        if guardrail is None:
+            raise GuardrailFailed(f"there is no guardrail {name!r} in this process")
+        try:
+            async with asyncio.timeout(self._time_limit_s):
+                found = await self._judge(guardrail, text, final)
+        except TimeoutError:
+            raise GuardrailFailed(f"no verdict within {self._time_limit_s:g} s") from None
+        except Exception as error:
+            raise GuardrailFailed(f"{type(error).__name__}: {str(error)[:200]}") from error
+        return _findings(found)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.close()
+
+    async def _judge(self, guardrail: Guardrail, text: str, final: bool) -> Any:
+        func = guardrail.func
+        if inspect.iscoroutinefunction(func):
+            return await func(text, final)
+        found = await self._threads.run(lambda: _listed(func(text, final)))
+        return await found if inspect.isawaitable(found) else found
+
+
+def _check(guardrail: Guardrail) -> None:
+    if not _NAME.fullmatch(guardrail.name):
+        raise BadPlugIn(f"{guardrail.name!r} is no name: up to 64 letters, digits, `_` and `-`")
+    if not callable(guardrail.func):
+        raise BadPlugIn(f"guardrail {guardrail.name!r} has no function")
+
+
+def _listed(found: Any) -> Any:
+    """A generator runs in the thread that made it."""
+    return list(found) if inspect.isgenerator(found) else found
+
+
+def _findings(found: Any) -> list[dict[str, Any]]:
+    if found is None:
+        return []
+    entries = list(found) if isinstance(found, Iterable) and not isinstance(found, str | Mapping) else [found]
+    if len(entries) > MAX_FINDINGS:
+        raise GuardrailFailed(f"{len(entries)} findings, at most {MAX_FINDINGS} are taken")
+    try:
+        return [_finding(entry) for entry in entries]
+    except ValidationError as error:
+        fault = error.errors()[0]
+        at = ".".join(map(str, fault["loc"]))
+        raise GuardrailFailed(f"this is no finding: {at}: {fault['msg']}") from None
+
+
+def _finding(entry: Any) -> dict[str, Any]:
+    said = {"message": entry} if isinstance(entry, str) else entry
+    return _Finding.model_validate(said).model_dump(exclude_none=True)

@@ -1,0 +1,52 @@
+"""Start runs that ask several models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.bodies import json_body
+from app.api.deps import IfMatch, Runner
+from app.api.documented import RUN_ANSWERS, problems
+from app.api.once import IdempotencyKey
+from app.api.running import InRunning, answer, origin_of
+from app.core.consensus.request import ConsensusRequest
+from app.core.errors import (
+    AppError,
+    BranchBusy,
+    KeyReused,
+    NotFound,
+    PreconditionFailed,
+    QueueFull,
+    UnknownModel,
+    UnsupportedOption,
+)
+
+router = APIRouter(prefix="/v1", tags=["runs"])
+
+_REFUSALS: tuple[type[AppError], ...] = (
+    NotFound,
+    BranchBusy,
+    PreconditionFailed,
+    QueueFull,
+    KeyReused,
+    UnknownModel,
+    UnsupportedOption,
+)
+
+
+@router.post("/consensus", responses=RUN_ANSWERS | problems(*_REFUSALS))
+async def consensus(
+    request: Request,
+    who: Runner,
+    running: InRunning,
+    if_match: IfMatch,
+    key: IdempotencyKey,
+    body: Annotated[ConsensusRequest, json_body(ConsensusRequest)],
+) -> Response:
+    """Ask several models the same, and find what they agree on."""
+    origin = origin_of(request, who, key=key, if_match=if_match)
+    made = await running.runs.submit("consensus", body.branch_id, body, origin, if_busy=body.if_busy)
+    return await answer(request, running, made, raises=body)

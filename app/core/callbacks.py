@@ -1,0 +1,32 @@
+"""The callbacks that fire after an event: those stored with it, and those that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.core.json_text import dumps, joined, read
+
+_MAX_DEPTH = 1_000
+"""Beyond that of any arguments: what is stored was checked when it came."""
+
+ON_EVENT: Mapping[str, str] = {"on_token": "token", "on_tool_call": "tool_call", "on_complete": "complete"}
+"""After which callbacks on_event fires, and the `type` of what it is given."""
+
+
+def after_token(text: str) -> list[tuple[str, str]]:
+    """Name and arguments of each callback after a TOKEN; `text` and the arguments are JSON texts."""
+    return [("on_token", f"[{text}]"), ("on_event", f'[{{"type":"token","text":{text}}}]')]
+
+
+def after_event(meta: str, stored: str | None) -> list[tuple[str, str]]:
+    """Name and arguments of each callback after any other event; `meta` and `stored` are JSON texts."""
+    fired: list[tuple[str, str]] = []
+    if stored is None:
+        return fired
+    for callback in read(stored, max_depth=_MAX_DEPTH, unique_keys=False):
+        name = callback["name"]
+        fired.append((name, dumps(callback["args"]).decode()))
+        if name in ON_EVENT:
+            given = joined(f'{{"type":"{ON_EVENT[name]}"}}', meta)
+            fired.append(("on_event", f"[{given}]"))
+    return fired

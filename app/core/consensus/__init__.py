@@ -1,0 +1,1 @@
+"""Find what several models agree on, and decide where they do not."""

@@ -1,0 +1,125 @@
+"""Have an answer that cannot be used mended: up to three streams, each told what was wrong with the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from app.core.lifecycle.budget import Budget
+from app.core.lifecycle.effects import Finish, Open
+from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import LifecycleOptions
+from app.core.operate.asking import Asking
+from app.core.operate.read_output import Reading
+from app.core.operate.repair import MAX_REPAIRS, can_be_mended, repair_prompt
+from app.core.operate.schema import AnswerContract
+from app.ports.ambient import Clock
+from app.ports.provider import ModelEndpoint, Opening, Provider
+from app.services.answers import faults_of, read_answer
+from app.services.execution import Execution
+from app.services.stream import Decide, ModelStream, StreamDriver
+
+
+@dataclass(frozen=True, slots=True)
+class Repairer:
+    """A model that mends answers, and what governs its streams."""
+
+    endpoint: ModelEndpoint
+    provider: Provider
+    asking: Asking
+    """How the endpoint is asked for such an answer: whether it enforces the schema."""
+    options: LifecycleOptions
+    clock: Clock
+    draw: Callable[[], float]
+    decide: Decide
+    opened: int = 0
+    """Streams of the run on this model before the first repair."""
+
+    async def mend(
+        self,
+        execution: Execution,
+        reading: Reading,
+        contract: AnswerContract,
+        budget: Budget,
+        *,
+        deadline_ms: float | None,
+        validate: bool,
+    ) -> tuple[Reading, Finish | None]:
+        """The last reading that was made, and how the stream ended after which nothing more was tried.
+
+        `deadline_ms` is the run's, on the monotonic clock. The stream's end is None where the answer was
+        mended, or could not be after all tries.
+        """
+        for tried in range(MAX_REPAIRS):
+            if not can_be_mended(reading):
+                break
+            asked = _Asked(reading, contract, self.opened + tried, validate)
+            finish, mended = await self._ask(execution, asked, budget, deadline_ms)
+            if mended is None:
+                return reading, finish
+            reading = mended
+        return reading, None
+
+    async def _ask(
+        self,
+        execution: Execution,
+        what: _Asked,
+        budget: Budget,
+        deadline_ms: float | None,
+    ) -> tuple[Finish, Reading | None]:
+        index = execution.streams
+        execution.streams += 1
+        now_ms = self.clock.mono_ms()
+        machine = StreamMachine(
+            _options(self.options, None if deadline_ms is None else deadline_ms - now_ms),
+            models=1,
+            draw=self.draw,
+            purpose="repair",
+            calls_left=budget,
+            timer=self.clock.mono_ms,
+        )
+        prompt = repair_prompt(
+            what.reading,
+            faults_of(what.reading),
+            what.contract.request,
+            enforced=self.asking.native_schema,
+        )
+        mended: list[Reading] = []
+
+        def open_model(opening: Open) -> tuple[str, ModelStream]:
+            asked = Opening(self.endpoint, prompt, stream_index=what.stream_index, attempt=opening.attempt)
+            return self.provider.adapter_id, self.provider.open(asked)
+
+        def answered() -> None:
+            log, contract = execution.log, what.contract
+            mended.append(
+                read_answer(log, machine, contract, self.clock, stream=index, validate=what.validate)
+            )
+
+        driver = StreamDriver(machine, execution, index, open_model, self.clock, answered, self.decide)
+        finish = await driver.run(machine.feed(Begin(), now_ms))
+        execution.run.attempts += machine.openings
+        if machine.usage is not None:
+            execution.add_usage(machine.usage.input_tokens, machine.usage.output_tokens)
+        return finish, mended[0] if mended else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One repair."""
+
+    reading: Reading
+    """What is to be mended."""
+    contract: AnswerContract
+    stream_index: int
+    """Which stream of the run on the parse model it is."""
+    validate: bool
+
+
+def _options(options: LifecycleOptions, left_ms: float | None) -> LifecycleOptions:
+    """The run's own, without what judges or keeps the text that a person reads."""
+    timeout = options.timeout
+    if left_ms is not None:
+        timeout = replace(timeout, total_ms=max(1, round(left_ms)))
+    return replace(options, timeout=timeout, guardrails=(), drift=None, continuation=None)

@@ -1,0 +1,154 @@
+"""One voter of a consensus: a model stream of its own, from its first attempt to an output or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.core.consensus.analysis import Output
+from app.core.events.consensus import ConsensusOutputCollected, ConsensusStreamEnd, ConsensusStreamStart
+from app.core.json_text import storable
+from app.core.lifecycle.budget import Budget
+from app.core.lifecycle.effects import Open
+from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import LifecycleOptions
+from app.core.operate.asking import Asking
+from app.core.operate.read_output import EMPTY_OUTPUT, Reading
+from app.core.prompt import Prompt
+from app.ports.ambient import Clock
+from app.ports.provider import ModelEndpoint, Opening, Provider
+from app.services.answers import faults_of, read_answer
+from app.services.execution import Execution
+from app.services.stream import Decide, ModelStream, StreamDriver
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that can answer for a voter: its own, or a fallback."""
+
+    endpoint: ModelEndpoint
+    provider: Provider
+    asking: Asking
+    prompt: Callable[[], Prompt]
+    """Made when it is asked."""
+    stream_index: int
+    """Which stream of the run on this model it would be."""
+
+
+class Voter:
+    """Asks one model, and keeps what came of it."""
+
+    def __init__(
+        self,
+        index: int,
+        weight: float,
+        candidates: Sequence[Candidate],
+        options: LifecycleOptions,
+        budget: Budget,
+        *,
+        clock: Clock,
+        draw: Callable[[], float],
+        decide: Decide,
+    ) -> None:
+        """`index` is the voter's, and its stream's in the run; `budget` is shared with the other voters."""
+        self.index = index
+        self.weight = weight
+        self.error: dict[str, Any] | None = None
+        """Why there is no output."""
+        self.aborted = False
+        """Whether the run was ended from outside while this voter was asked."""
+        self.machine = StreamMachine(
+            options,
+            models=len(candidates),
+            draw=draw,
+            purpose="voter",
+            calls_left=budget,
+            index=index,
+            timer=clock.mono_ms,
+        )
+        self._decide = decide
+        self._candidates = candidates
+        self._clock = clock
+        self._reading: Reading | None = None
+
+    @property
+    def model(self) -> str:
+        """The model that answered, or failed last."""
+        return self._candidate.endpoint.name
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self._candidates[self.machine.fallback_index]
+
+    @property
+    def output(self) -> Output:
+        """What is compared."""
+        value = storable(self.machine.text) if self._reading is None else self._reading.value
+        return Output(value if self.error is None else None, self.weight, ok=self.error is None)
+
+    def outcome(self) -> dict[str, Any]:
+        """The voter's part of the result."""
+        out: dict[str, Any] = {"index": self.index, "model": self.model, "weight": self.weight}
+        out["ok"] = self.error is None
+        if self.error is not None:
+            out["error"] = self.error
+        else:
+            out["text" if self._reading is None else "value"] = self.output.value
+        return out
+
+    async def ask(self, execution: Execution) -> None:
+        """From CONSENSUS_STREAM_START to CONSENSUS_OUTPUT_COLLECTED; a model's failure is a value."""
+        log, machine, began = execution.log, self.machine, self._clock.mono_ms()
+        own = self._candidates[0].endpoint.name
+        log.event(ConsensusStreamStart(self.index, own, self.weight))
+        driver = StreamDriver(
+            machine,
+            execution,
+            self.index,
+            self._open,
+            self._clock,
+            lambda: self._answered(execution),
+            self._decide,
+        )
+        finish = await driver.run(machine.feed(Begin(), began))
+        if finish.error is not None:
+            self.error, self.aborted = finish.error.wire(), finish.aborted
+        if machine.usage is not None:
+            execution.add_usage(machine.usage.input_tokens, machine.usage.output_tokens)
+        took_ms = round(self._clock.mono_ms() - began)
+        log.event(ConsensusStreamEnd(self.index, self.error is None, took_ms, self.error))
+        if self.error is None:
+            log.event(ConsensusOutputCollected(self.index, len(machine.text)))
+
+    def _open(self, opening: Open) -> tuple[str, ModelStream]:
+        candidate = self._candidates[opening.fallback_index]
+        continuation = self.machine.options.continuation
+        asked = Opening(
+            candidate.endpoint,
+            candidate.prompt(),
+            stream_index=candidate.stream_index,
+            attempt=opening.attempt,
+            continue_from=opening.continue_from,
+            continue_prompt=None if continuation is None else continuation.prompt,
+        )
+        return candidate.provider.adapter_id, candidate.provider.open(asked)
+
+    def _answered(self, execution: Execution) -> None:
+        """Read the answer as soon as it is there: its events are committed together with COMPLETE."""
+        machine, contract = self.machine, self._candidate.asking.contract
+        if contract is not None:
+            self._reading = read_answer(execution.log, machine, contract, self._clock, stream=self.index)
+            if self._reading.failure is not None:
+                failure = self._reading.failure
+                self.error = _unusable(failure.code, failure.message, faults_of(self._reading))
+        elif machine.tool_calls and not machine.text.strip():
+            self.error = _unusable(EMPTY_OUTPUT, "the model asked for a tool, and none is offered", [])
+
+
+def _unusable(code: str, message: str, faults: Sequence[str]) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": code, "message": message, "category": "model", "retryable": False}
+    if faults:
+        error["detail"] = {"errors": list(faults)}
+    return error
