@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import cycle, islice
+from random import Random
 from typing import Final
 
 from app.adapters.chat_completions.answer import AnswerReader
@@ -13,9 +13,12 @@ from app.adapters.http_client import model_client
 from app.adapters.providers.openai import OpenAIProvider
 from app.adapters.sse import SseDecoder
 from app.core.chunks import TextDelta
+from app.core.drift.monitor import DriftOptions
+from app.core.guardrails.presets import rules_of
 from app.core.lifecycle.inputs import Begin, Opened
 from app.core.lifecycle.machine import StreamMachine
-from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions
+from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, ContinuationOptions, LifecycleOptions
+from app.core.lifecycle.table import State
 from app.core.prompt import Prompt, PromptMessage
 from app.ports.provider import ModelEndpoint, Opening
 from benchmarks.client import Address, LoadFailed
@@ -25,23 +28,51 @@ from benchmarks.figures import Figures, Scale
 PER_PIECE: Final = (1, 16)
 """Chunks in one read from the network."""
 
-_OPTIONS: Final = {
-    "bare": LifecycleOptions(timeout=NO_TIMEOUTS, retry=NO_RETRIES, detect_zero_tokens=False),
-    "everything": LifecycleOptions(events="full"),
+_EVERYTHING: Final = LifecycleOptions(
+    guardrails=rules_of("recommended"),
+    drift=DriftOptions(),
+    continuation=ContinuationOptions(checkpoint_every=5),
+)
+_STREAMS: Final = {
+    "bare": (LifecycleOptions(timeout=NO_TIMEOUTS, retry=NO_RETRIES, detect_zero_tokens=False), "line"),
+    "everything": (_EVERYTHING, "line"),
+    "everything_lines": (_EVERYTHING, "lines"),
+    "everything_json": (_EVERYTHING, "json"),
 }
+"""What is switched on, and what the model writes."""
+
+_TEXT: Final = (
+    "the tide turns twice a day and carries silt into the narrow bay where mussels grow on old ropes while "
+    "gulls wait for boats that come home late in autumn when fog hides the low light of the harbour"
+)
+_WORDS: Final = _TEXT.split()
 
 
 def lifecycle(scale: Scale) -> Figures:
-    """The stream machine, bare and with everything that exists switched on, on one endless line."""
-    return {
-        f"lifecycle.{name}_{length}_us": _cpu_us(
-            lambda options=options, length=length: _stream(options, length),  # type: ignore[misc]
-            each=length,
-            at_least=scale.fed_at_least,
-        )
-        for name, options in _OPTIONS.items()
-        for length in scale.lengths
-    }
+    """The stream machine, bare and with rules, detectors, checkpoints and limits."""
+    figures: Figures = {}
+    for name, (options, kind) in _STREAMS.items():
+        for length in scale.lengths:
+            deltas = _deltas(length, kind)
+            figures[f"lifecycle.{name}_{length}_us"] = _cpu_us(
+                lambda options=options, deltas=deltas: _stream(options, deltas),  # type: ignore[misc]
+                each=length,
+                at_least=scale.fed_at_least,
+            )
+    return figures
+
+
+def _deltas(tokens: int, kind: str) -> list[TextDelta]:
+    """Words in a random order that is the same each time: one endless line, lines, or a list of JSON."""
+    chance = Random(7)
+    out: list[TextDelta] = []
+    for number in range(tokens):
+        word = chance.choice(_WORDS) + (str(chance.randrange(1_000)) if number % 9 == 0 else "")
+        if kind == "json":
+            out.append(TextDelta(('","' if number else '["') + word))
+        else:
+            out.append(TextDelta(word + (".\n" if kind == "lines" and number % 14 == 13 else " ")))
+    return out
 
 
 def decoding(scale: Scale) -> Figures:
@@ -88,14 +119,15 @@ async def _read_answer(openai: OpenAIProvider, opening: Opening) -> int:
         return sum([sum(isinstance(chunk, TextDelta) for chunk in batch) async for batch in batches])
 
 
-def _stream(options: LifecycleOptions, tokens: int) -> int:
-    machine = StreamMachine(options, models=1, draw=lambda: 0.5)
+def _stream(options: LifecycleOptions, deltas: list[TextDelta]) -> int:
+    machine = StreamMachine(options, models=1, draw=lambda: 0.5, timer=time.perf_counter)
     machine.feed(Begin(), 0.0)
     machine.feed(Opened("openai"), 1.0)
-    deltas = cycle([TextDelta(f"tok{number} ") for number in range(64)])
     effects = 0
-    for number, delta in enumerate(islice(deltas, tokens)):
+    for number, delta in enumerate(deltas):
         effects += len(machine.feed(delta, 1.0 + number))
+    if machine.state is not State.STREAMING:
+        raise LoadFailed("a rule or a detector rejected the text")
     return effects
 
 

@@ -16,7 +16,7 @@ DETECTORS: Final[Mapping[str, type[Detector]]] = discover(app.core.drift.detecto
 KINDS: Final = frozenset(DETECTORS)
 """What `DriftOptions.types` may name."""
 KEPT: Final = 16_000
-"""Code points at the end of a text that stays, by which the detectors get to know it."""
+"""Code points at the end of a text that stays, that a detector is shown."""
 
 _WORD: Final = re.compile(r"\w")
 
@@ -91,7 +91,12 @@ class DriftMonitor:
         The detectors see its beginning and its last `KEPT` code points.
         """
         self._has_word = self._has_word or _WORD.search(kept) is not None
-        for piece in _pieces(kept):
+        rest = kept
+        if len(kept) > STEP + KEPT:
+            self._look(kept[:STEP], {})
+            self._passage.length += len(kept) - STEP - KEPT
+            rest = kept[-KEPT:]
+        for piece in _pieces(rest):
             self._look(piece, {})
 
     def _look(self, piece: str, metrics: dict[str, float]) -> Exception | None:

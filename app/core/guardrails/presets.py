@@ -1,11 +1,10 @@
-"""From what a request names to the rules that are applied."""
+"""Which built-in guardrails there are, and the rules that a request's choice stands for."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, get_args
 
 from pydantic import ValidationError
@@ -16,101 +15,128 @@ from app.core.guardrails.base import Rule, Severity
 
 _RECOMMENDED: Final = ("json", "markdown", "pattern", "zero_output")
 
-PRESETS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "none": (),
-        "minimal": ("json", "zero_output"),
-        "recommended": _RECOMMENDED,
-        "strict": (*_RECOMMENDED, "strict_json", "latex", "stall", "repetition"),
-        "json_only": ("json",),
-        "markdown_only": ("markdown",),
-        "latex_only": ("latex",),
-    }
-)
-"""Names for choices of rules."""
+PRESETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "minimal": ("json", "zero_output"),
+    "recommended": _RECOMMENDED,
+    "strict": (*_RECOMMENDED, "strict_json", "latex", "stall", "repetition"),
+    "json_only": ("json",),
+    "markdown_only": ("markdown",),
+    "latex_only": ("latex",),
+    "none": (),
+}
+"""The rules that each preset stands for, by name."""
 
-SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
-
-_SEVERAL: Final = frozenset({"custom_pattern"})
-"""Rules that may stand more than once: each has patterns of its own."""
+_MAY_REPEAT: Final = "custom_pattern"
+"""The one rule that may be chosen several times: each time it looks for something else."""
 
 Path = tuple[str | int, ...]
-"""Where something stands under `guardrails`."""
+Fault = tuple[Path, str]
 
 
 class BadGuardrails(ValueError):
-    """A choice of rules that cannot be applied."""
+    """A choice of guardrails that cannot be had; `faults` are (path within it, message)."""
 
-    def __init__(self, faults: Sequence[tuple[Path, str]]) -> None:
-        """`faults` are all of them: where, and what is wrong."""
-        self.faults = tuple(faults)
-        super().__init__("; ".join(f"{_worded(path)}{message}" for path, message in self.faults))
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(message for _, message in faults))
+        self.faults = list(faults)
 
 
 @cache
 def built_in_rules() -> Mapping[str, type[Rule]]:
-    """Every built-in rule by its name."""
-    found: list[type[Rule]] = list(discover(rules, "RULE").values())
-    return MappingProxyType({rule.name: rule for rule in found})
+    """The rules that are always there, by name."""
+    return {rule.name: rule for rule in discover(rules, "RULE").values()}
 
 
 def rules_of(
     chosen: str | Sequence[str | Mapping[str, Any]], further: Mapping[str, Rule] | None = None
 ) -> tuple[Rule, ...]:
-    """The rules that a preset or a list names, in its order; `further` are rules beside the built-in ones.
+    """The rules that `chosen` names: a preset, or a list of names and of {name, options?, severity?}.
 
-    An entry is a name, or an object with `name` and, optionally, `options` and `severity`. Raises
-    `BadGuardrails` with everything that is wrong.
+    `further` are rules beside the built-in ones, by name; a built-in rule of the same name comes first.
+    Raises BadGuardrails with all faults that there are.
     """
     if isinstance(chosen, str):
         if chosen not in PRESETS:
-            raise BadGuardrails([((), f"there is no preset {chosen!r}; there are {', '.join(PRESETS)}")])
-        return tuple(built_in_rules()[name]() for name in PRESETS[chosen])
+            raise BadGuardrails([((), f"there is no preset {chosen!r}, only {_listed(PRESETS)}")])
+        return _of_preset(chosen)
+    further = further or {}
     made: list[Rule] = []
-    faults: list[tuple[Path, str]] = []
+    faults: list[Fault] = []
     seen: set[str] = set()
     for index, entry in enumerate(chosen):
-        said = {"name": entry} if isinstance(entry, str) else entry
-        name = said["name"]
-        if name in seen and name not in _SEVERAL:
-            faults.append(((index,), f"the rule {name!r} is named twice"))
-        seen.add(name)
         try:
-            made.append(_made(name, said, further or {}))
-        except BadGuardrails as bad:
-            faults += [((index, *path), message) for path, message in bad.faults]
+            name, options, severity = _parts(entry)
+            if name in seen and name != _MAY_REPEAT:
+                raise BadGuardrails([(("name",), f"the rule {name!r} is chosen twice")])
+            seen.add(name)
+            made.append(_rule(name, options, severity, further))
+        except BadGuardrails as error:
+            # A name that stands alone has no fields to point into.
+            plain = isinstance(entry, str)
+            faults += [((index,) if plain else (index, *path), message) for path, message in error.faults]
     if faults:
         raise BadGuardrails(faults)
     return tuple(made)
 
 
-def _made(name: str, said: Mapping[str, Any], further: Mapping[str, Rule]) -> Rule:
-    options, severity = said.get("options") or {}, said.get("severity")
-    if severity is not None and severity not in SEVERITIES:
-        raise BadGuardrails([(("severity",), f"there are {', '.join(SEVERITIES)}")])
-    kind = built_in_rules().get(name)
-    if kind is not None:
+@cache
+def _of_preset(name: str) -> tuple[Rule, ...]:
+    """Rules hold nothing of any run, so every run of a preset shares them."""
+    return tuple(built_in_rules()[rule]() for rule in PRESETS[name])
+
+
+def _parts(entry: Any) -> tuple[str, Mapping[str, Any], Severity | None]:
+    """An entry's name, options and severity."""
+    if isinstance(entry, str):
+        return entry, {}, None
+    if not isinstance(entry, Mapping):
+        raise BadGuardrails([((), "a rule is a name, or an object with a name")])
+    faults: list[Fault] = [
+        ((str(field),), "a rule has no such field")
+        for field in entry
+        if field not in {"name", "options", "severity"}
+    ]
+    name, options, severity = entry.get("name"), entry.get("options"), entry.get("severity")
+    if not isinstance(name, str):
+        faults.append((("name",), "a rule needs a name"))
+    if options is not None and not isinstance(options, Mapping):
+        faults.append((("options",), "options are an object"))
+    if severity is not None and severity not in get_args(Severity):
+        faults.append((("severity",), f"a severity is one of {_listed(get_args(Severity))}"))
+    if faults:
+        raise BadGuardrails(faults)
+    assert isinstance(name, str)
+    return name, options or {}, severity
+
+
+def _rule(
+    name: str, options: Mapping[str, Any], severity: Severity | None, further: Mapping[str, Rule]
+) -> Rule:
+    own = built_in_rules().get(name)
+    if own is not None:
         try:
-            return kind(options, severity)
+            return own(options, severity)
         except ValidationError as error:
-            raise BadGuardrails(list(_faults(error))) from None
+            raise BadGuardrails(_in_words(name, error)) from None
     if name not in further:
-        known = ", ".join(sorted({*built_in_rules(), *further}))
-        raise BadGuardrails([((), f"there is no rule {name!r}; there are {known}")])
+        names = _listed(sorted({*built_in_rules(), *further}))
+        raise BadGuardrails([(("name",), f"there is no rule {name!r}, only {names}")])
     if options:
-        raise BadGuardrails([(("options",), f"the rule {name!r} has no options")])
+        raise BadGuardrails([(("options",), f"the rule {name!r} takes no options")])
     if severity is None:
         return further[name]
-    rule = copy.copy(further[name])
+    rule = copy(further[name])
     rule.chosen = severity
     return rule
 
 
-def _faults(error: ValidationError) -> Iterator[tuple[Path, str]]:
-    for fault in error.errors(include_url=False, include_input=False):
-        yield ("options", *fault["loc"]), fault["msg"].removeprefix("Value error, ")
+def _in_words(name: str, error: ValidationError) -> list[Fault]:
+    faults: list[Fault] = []
+    for fault in error.errors():
+        place = ".".join(str(step) for step in ("options", *fault["loc"]))
+        faults.append((("options", *fault["loc"]), f"{place} of {name}: {fault['msg']}"))
+    return faults
 
 
-def _worded(path: Path) -> str:
-    steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return f"{steps.removeprefix('.')}: " if steps else ""
+def _listed(names: Any) -> str:
+    return ", ".join(names)

@@ -10,6 +10,8 @@ from app.core.drift.base import Detector, Passage
 CONFIDENCE: Final = 0.7
 WALL: Final = 1_500
 """Code points without a line break; more than the paragraph that sums up a list has."""
+BEGINNING: Final = 16
+"""Code points of a wall by which it is known whether it begins with a mark."""
 LEAST_LINES: Final = 4
 """Lines that have to be in sight before the wall."""
 MARKED: Final = 0.75
@@ -35,12 +37,12 @@ class MarkdownCollapse(Detector):
 
     def look(self, passage: Passage) -> float:
         """Count what was written since the last line break."""
-        new = passage.new
-        if "\n" in new:
-            self.before, self.verdict = passage.window, None
-            self.wall = len(new) - new.rfind("\n") - 1
-            return 0.0
-        self.wall += len(new)
+        line = passage.new.rfind("\n")
+        if line >= 0:
+            self.wall, self.verdict = 0, None
+        if self.wall < BEGINNING:
+            self.before = passage.window
+        self.wall += len(passage.new) - line - 1
         if self.wall < WALL:
             return 0.0
         if self.verdict is None:

@@ -10,44 +10,35 @@ from app.core.drift.base import Detector, Passage
 CONFIDENCE: Final = 0.9
 RECENT: Final = 200
 """Code points at the end that are looked at, at least."""
-OVERLAP: Final = 130
-"""Code points before the new text that are looked at again; no match of `_SELF` is longer."""
+OVERLAP: Final = 150
+"""Code points before the new text that are looked at again; what `_SELF` matches is hardly ever longer."""
 
-# Without one of these in the text none of the patterns can match.
-_NEEDED: Final = (
-    " an ai",
-    "language model",
-    " artificial intelligence",
-    "my knowledge",
-    "my training",
-    "of my la",
+_A_MODEL: Final = (
+    r"an? (?:ai|artificial intelligence|(?:large )?language model)"
+    r"(?: language)?(?: (?:model|assistant|chatbot|system|program))?"
 )
-
-_A_MODEL: Final = r"""
-    an?\ (?:ai|artificial\ intelligence|(?:large\ )?language\ model)
-    (?:\ language)?(?:\ (?:model|assistant|chatbot|chat\ bot|system|program))?
-"""
 _MAKING: Final = r"(?:trained|created|developed|made|built|designed|programmed)"
-
-# White space or a mark must stand before it: behind a quotation mark it is somebody else's word.
-_SELF: Final = re.compile(
-    rf"""(?<=[\s(*_—–-])(?:
-    # "As an AI language model, I cannot …". "As an AI engineer, I …" is a person.
-      as\ {_A_MODEL} (?:,?\ {_MAKING}\ by\ [^.!?\n"]{{1,40}})? ,\ i
-      (?:['’](?:m|ve|d|ll) | \ (?:am|was|do|don['’]t|can|can['’]t|cannot|could|have|haven['’]t|lack|must
-         |should|will|won['’]t|would|may|might|strive|aim|try)) \b
-    # "I cannot feel joy as a language model."
-    | i(?:\ (?:cannot|can['’]t|can\ not|do\ not|don['’]t|lack) | (?:['’]m|\ am)\ (?:unable|not\ able))[ ]
-      [^.!?\n"]{{1,50}}\ as\ {_A_MODEL} [.,;!]
-    # "I'm just an AI." "I am an AI researcher" is a person.
-    | i(?:['’]m|\ am)\ (?:just\ |only\ |merely\ |simply\ )? {_A_MODEL}
-      (?: [.;!)] | ,\ (?:so|not|but|and\ i|i|without)\b | \ (?:so|without|that|which|{_MAKING})\b )
-    # What it was trained on.
-    | my\ (?:knowledge|training)(?:\ data)?(?:['’]s)?\ cut-?\ ?off\b
-    | as\ of\ my\ la(?:st|test)\ (?:knowledge|training)\ (?:update|cut-?\ ?off)\b
-    )""",
-    re.VERBOSE,
+_VERB: Final = (
+    r"(?:['’](?:m|ve|d|ll)| (?:am|was|do|don['’]t|can|can['’]t|cannot|could|have|haven['’]t|lack|must|should"
+    r"|will|won['’]t|would|may|might|strive|aim|try))\b"
 )
+_SELF: Final = re.compile(
+    # White space or a mark must stand before it: behind a quotation mark it is somebody else's word.
+    r"(?<=[\s(*_—–-])(?:"
+    # "As an AI language model, I cannot …"; "As an AI engineer, I …" is a person.
+    rf"as {_A_MODEL}(?:,? {_MAKING} by [^.!?\n\"]{{1,40}})?, i{_VERB}"
+    # "I cannot feel joy as a language model."
+    r"|i(?: (?:cannot|can['’]t|do not|don['’]t|lack)|(?:['’]m| am) (?:unable|not able))"
+    rf" [^.!?\n\"]{{1,50}} as {_A_MODEL}[.,;!]"
+    # "I'm just an AI."; "I am an AI researcher" is a person.
+    rf"|i(?:['’]m| am) (?:just |only |merely |simply )?{_A_MODEL}"
+    rf"(?:[.;!)]|, (?:so|not|but|and i|i|without)\b| (?:so|without|that|which|{_MAKING})\b)"
+    # What it was trained on.
+    r"|my (?:knowledge|training)(?: data)?(?:['’]s)? cut[- ]?off\b"
+    r"|as of my la(?:st|test) (?:knowledge|training) (?:update|cut[- ]?off)\b)"
+)
+# Without one of these in the text `_SELF` cannot match.
+_NEEDED: Final = (" an ai", "language model", "an artificial int", "my knowledge", "my training", "of my la")
 
 
 class MetaCommentary(Detector):
@@ -60,17 +51,18 @@ class MetaCommentary(Detector):
         recent = passage.lower[-max(RECENT, len(passage.new) + OVERLAP) :]
         for needed in _NEEDED:
             if needed in recent:
-                break
-        else:
-            return 0.0
-        # The whole window, so that an opening quotation mark is more likely to be in sight.
-        text = passage.lower
-        if passage.length == len(passage.window):
-            text = "\n" + text
-        at = len(text) - len(recent) - 1
-        return (
-            CONFIDENCE if any(not _quoted(text, m.start()) for m in _SELF.finditer(text, max(at, 0))) else 0.0
-        )
+                return CONFIDENCE if _speaks_of_itself(passage, len(recent)) else 0.0
+        return 0.0
+
+
+def _speaks_of_itself(passage: Passage, recent: int) -> bool:
+    """Whether `_SELF` matches in the last `recent` code points, and not in a quotation."""
+    # All of the window, so that a quotation's beginning is more likely to be in sight.
+    text = passage.lower
+    start = len(text) - recent
+    if passage.length == len(passage.window):
+        text = "\n" + text
+    return any(not _quoted(text, match.start()) for match in _SELF.finditer(text, start))
 
 
 def _quoted(text: str, at: int) -> bool:

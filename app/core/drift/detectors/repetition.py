@@ -58,12 +58,13 @@ class Repetition(Detector):
 def _least_run(length: int, block: str) -> int:
     """How many code points a passage of `length` has to fill by repetition.
 
-    Verse and lines may come again more often than running text before something is wrong.
+    Verse, and answers of one line each, may be the same more often than running text.
     """
+    lines = "\n" in block
     if length < SHORT:
-        return SHORT_RUN
-    if "\n" in block:
-        return length * (4 if length >= 120 else 6)
+        return SHORT_RUN * 4 if lines else SHORT_RUN
+    if lines:
+        return length * (4 if length >= 120 else 12)
     return length * (3 if length >= 40 else 4)
 
 

@@ -1,9 +1,9 @@
-"""Answers that stood still for a while."""
+"""The stall rule: an answer that stood still for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -13,19 +13,26 @@ from app.core.guardrails.base import Check, NoOptions, Rule, Severity, Tail, Vio
 class StallOptions(NoOptions):
     """How long is too long."""
 
-    max_gap_ms: int = Field(5_000, ge=1, le=3_600_000, description="Between two looks at the answer.")
+    max_gap_ms: int = Field(
+        5_000, ge=1, description="Milliseconds between two checks of the text that are still no stall."
+    )
 
 
-class Stall(Rule):
-    """The answer came without a long pause.
+class StallRule(Rule):
+    """Finds gaps between two consecutive checks of a growing answer.
 
-    Rules look at every so many tokens, so what is measured is the time from one look to the next: a pause is
-    told afterwards. One that lasts is ended by the limit between tokens, `timeout.inter_token_ms`.
+    It looks when text has come (`check_intervals.guardrails`), so it notes a stall once it is over, and a
+    model that is slow throughout makes a gap too. It is the inter-token limit that ends a stall in progress.
     """
 
     name: ClassVar[str] = "stall"
     severity: ClassVar[Severity] = "warning"
     Options: ClassVar[type[NoOptions]] = StallOptions
+
+    def __init__(self, options: Mapping[str, Any] | None = None, severity: Severity | None = None) -> None:
+        super().__init__(options, severity)
+        assert isinstance(self.options, StallOptions)
+        self.max_gap_ms = self.options.max_gap_ms
 
     def start(self) -> Check:
         """A fresh check, for one attempt."""
@@ -33,23 +40,23 @@ class Stall(Rule):
 
 
 class _StallCheck(Check):
-    def __init__(self, rule: Stall) -> None:
-        assert isinstance(rule.options, StallOptions)
+    """When text was last seen."""
+
+    def __init__(self, rule: StallRule) -> None:
         self._rule = rule
-        self._most_ms = rule.options.max_gap_ms
         self._last_ms: float | None = None
 
     def tail(self, tail: Tail) -> Sequence[Violation]:
-        """The pause since the last look, if it was too long."""
+        """The gap before this tail, if it is too long; none comes before the first."""
         last_ms, self._last_ms = self._last_ms, tail.now_ms
-        if last_ms is None or tail.now_ms - last_ms <= self._most_ms:
+        if last_ms is None or tail.now_ms - last_ms <= self._rule.max_gap_ms:
             return ()
-        told = f"{round(tail.now_ms - last_ms)} ms passed between two looks, more than {self._most_ms}"
-        return (self._rule.found(told, tail.offset + tail.new),)
+        gap = f"{tail.now_ms - last_ms:.0f} ms passed between two checks, {self._rule.max_gap_ms} are allowed"
+        return (self._rule.found(gap, tail.offset + tail.new),)
 
     def end(self, text: str) -> Sequence[Violation]:
-        """Nothing more."""
+        """Nothing: the last tail has been judged."""
         return ()
 
 
-RULE = Stall
+RULE: Final = StallRule
