@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from app.core.addresses import is_loopback
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.webhooks import PAUSES_S
 from app.ports.provider import ModelEndpoint
 
 PREFIX = "BRANCHLINE_"
@@ -39,6 +40,7 @@ def _split(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """In the environment a list is separated by commas."""
+Numbers = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split)]
 
 
 class ModelSettings(BaseModel):
@@ -96,7 +98,7 @@ class Settings(BaseSettings):
     exposed_env: Words = ()
     """Variables whose values models may be given as their key."""
     allowed_hosts: Words = ()
-    """Private names and networks that models may reach."""
+    """Private names and networks that models and webhooks may reach."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 
@@ -117,6 +119,14 @@ class Settings(BaseSettings):
     """Python modules that declare tools in a list `TOOLS`."""
     guardrail_modules: Words = ()
     """Python modules that declare guardrails in a list `GUARDRAILS`."""
+    handler_modules: Words = ()
+    """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
+    handler_timeout_s: float = Field(10, gt=0)
+    """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
+    webhook_timeout_s: float = Field(15, gt=0, le=30)
+    """How long one try of a webhook post may take."""
+    webhook_pauses_s: Numbers = PAUSES_S
+    """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None

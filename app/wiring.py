@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +33,10 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
+from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import Guardrail, PythonGuardrails, load_guardrails
 from app.adapters.http_client import ModelClient, model_client
-from app.adapters.plug_ins import BadPlugIn
+from app.adapters.plugins import BadPlugin
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.load import load_tools
@@ -43,6 +44,7 @@ from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
+from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.guardrails.base import Rule
 from app.core.guardrails.presets import built_in_rules
@@ -52,6 +54,7 @@ from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
+from app.services.background import background
 from app.services.branches import Branches
 from app.services.consensus import ConsensusPlanner
 from app.services.decisions import Choices, Decisions
@@ -63,9 +66,10 @@ from app.services.models import AddressRule, Models, OperatorModels
 from app.services.operate import ModelCatalog, OperatePlanner, Outside
 from app.services.plan import Planner
 from app.services.projects import Projects
-from app.services.recorder import Recorder
+from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
 from app.services.stream import Decide
+from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
 HOME = "default"
@@ -120,6 +124,7 @@ def machinery(
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
+    listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
     store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
@@ -142,7 +147,7 @@ def machinery(
     async def abandon(execution: Execution) -> None:
         acting.abandon(execution, await store.open_calls(execution.run.id))
 
-    recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started))
+    recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
     executor = Executor(store, recorder, resume, abandon, clock)
     runs = Runs(store, executor, feeds, planners, clock, ids)
     return Machinery(store, recorder, executor, runs, feeds)
@@ -225,7 +230,9 @@ async def application(
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
         known = all_providers(await stack.enter_async_context(model_client()))
-        models = _models(on, settings, operators or OperatorModels(), known, development=development)
+        addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
+        models = _models(on, settings, operators or OperatorModels(), known, addresses)
+        told = await stack.enter_async_context(telling(settings, database_url, on.clock, on.ids, addresses))
         made = machinery(
             database_url,
             lease_ms=settings.lease_ms,
@@ -238,8 +245,12 @@ async def application(
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
+            listeners=told.listeners,
         )
-        services = _services(on, settings, made, models, catalog, home=home.id, development=development)
+        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
+        services = _services(
+            on, settings, made, models, catalog, webhooks, told, home=home.id, development=development
+        )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
         running = app.state.running = Running(
@@ -258,7 +269,7 @@ def _guardrails(settings: Settings) -> list[Guardrail]:
     """Raises BadSettings for one that cannot be loaded, or that bears a built-in rule's name."""
     try:
         found = load_guardrails(settings.guardrail_modules)
-    except BadPlugIn as error:
+    except BadPlugin as error:
         raise BadSettings(str(error)) from error
     taken = sorted(built_in_rules().keys() & {guardrail.name for guardrail in found})
     if taken:
@@ -283,8 +294,7 @@ def _models(
     settings: Settings,
     operators: OperatorModels,
     known: Mapping[str, Provider],
-    *,
-    development: bool,
+    addresses: AddressRule,
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
@@ -294,7 +304,7 @@ def _models(
         on.clock,
         providers=known,
         operator=operators,
-        addresses=AddressRule(private=development, allowed=settings.allowed_hosts),
+        addresses=addresses,
         exposed={name: os.environ.get(name) for name in settings.exposed_env},
     )
 
@@ -305,6 +315,8 @@ def _services(
     made: Machinery,
     models: Models,
     catalog: ToolCatalog,
+    webhooks: Webhooks,
+    told: Telling,
     *,
     home: UUID,
     development: bool,
@@ -325,6 +337,7 @@ def _services(
     figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
+    told.show(figures)
     return Services(
         ids=on.ids,
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
@@ -333,6 +346,7 @@ def _services(
         branches=Branches(PostgresBranches(on.database, on.ids), models, catalog),
         models=models,
         tools=catalog,
+        webhooks=webhooks,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -342,7 +356,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 
@@ -353,24 +367,10 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
         for work in (made.recorder.work(), made.executor.work(), _keep_house(engine, clock)):
-            stack.push_async_callback(_ended, asyncio.create_task(_loud(work)))
+            await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(GRACE_S)
         await made.recorder.drain(5)
-
-
-async def _loud(work: Coroutine[Any, Any, None]) -> None:
-    """Background work must not die in silence."""
-    try:
-        await work
-    except Exception:
-        log.exception("background work ended")
-        raise
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 async def _keep_house(engine: AsyncEngine, clock: Clock) -> None:
@@ -381,5 +381,14 @@ async def _keep_house(engine: AsyncEngine, clock: Clock) -> None:
             async with engine.begin() as connection:
                 await ensure_partitions(connection, now_ms=clock.wall_ms())
                 await forget_old(connection)
+            await _forget_deliveries(engine)
         except Exception:
             log.exception("housekeeping failed; the next try follows")
+
+
+async def _forget_deliveries(engine: AsyncEngine) -> None:
+    """In small transactions, for there may be many."""
+    while True:
+        async with engine.begin() as connection:
+            if not await forget_deliveries(connection):
+                return

@@ -18,6 +18,7 @@ from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models
 from app.services.projects import Projects
+from app.services.webhooks import Webhooks
 
 Check = Callable[[], Awaitable[str | None]]
 """Tells what is wrong, or None."""
@@ -46,6 +47,7 @@ class Services:
     branches: Branches
     models: Models
     tools: ToolCatalog
+    webhooks: Webhooks
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

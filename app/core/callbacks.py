@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from app.core.json_text import dumps, joined, read
+
+if TYPE_CHECKING:
+    from app.core.record import Entry, Reader
+
+STORED: Final = (
+    "on_start",
+    "on_complete",
+    "on_error",
+    "on_violation",
+    "on_retry",
+    "on_fallback",
+    "on_resume",
+    "on_checkpoint",
+    "on_timeout",
+    "on_abort",
+    "on_drift",
+    "on_tool_call",
+)
+"""Those that are stored with the event that they follow."""
+DERIVED: Final = ("on_event", "on_token")
+"""Those that follow from what is stored anyway, and are made when somebody reads them."""
+CALLBACKS: Final = (*STORED, *DERIVED)
+"""All of them."""
 
 _MAX_DEPTH = 1_000
 """Beyond that of any arguments: what is stored was checked when it came."""
@@ -30,3 +54,15 @@ def after_event(meta: str, stored: str | None) -> list[tuple[str, str]]:
             given = joined(f'{{"type":"{ON_EVENT[name]}"}}', meta)
             fired.append(("on_event", f"[{given}]"))
     return fired
+
+
+def callbacks(
+    reader: Reader, entries: Iterable[Entry], *, derived: bool = True
+) -> Iterator[tuple[int, str, str]]:
+    """(seq, name, JSON text) of every callback, in order; `derived` adds those that are not stored.
+
+    `entries` continue what the reader has read before.
+    """
+    for seq, name, text, _ in reader.callbacks(entries):
+        if derived or name not in DERIVED:
+            yield seq, name, text

@@ -80,7 +80,7 @@ class OperatorModels:
 
 @dataclass(frozen=True, slots=True)
 class AddressRule:
-    """Which hosts the models of projects may live on."""
+    """Which hosts may be reached on behalf of a project: those of its models and of its webhook endpoints."""
 
     private: bool = False
     """All of them, as in development mode."""
@@ -89,6 +89,13 @@ class AddressRule:
 
     def fault(self, url: str) -> str | None:
         """What is wrong with a base URL. A name is judged as it is written, not resolved."""
+        if fault := self.fault_of_any(url, instead="; use api_key_env"):
+            return fault
+        parts = urlsplit(url)
+        return "a base URL has no query and no fragment" if parts.query or parts.fragment else None
+
+    def fault_of_any(self, url: str, *, instead: str = "") -> str | None:
+        """The same of any URL; `instead` says where credentials belong."""
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -97,12 +104,17 @@ class AddressRule:
         if parts.scheme not in {"http", "https"} or not host:
             return "only http and https URLs with a host are taken"
         if parts.username is not None or parts.password is not None:
-            return "credentials do not belong into the URL; use api_key_env"
-        if parts.query or parts.fragment:
-            return "a base URL has no query and no fragment"
-        if is_private_host(host) and not self.private and not is_listed(host, self.allowed):
+            return f"credentials do not belong into the URL{instead}"
+        if not self._admits_host(host):
             return "private addresses are only reached if the operator lists them in BRANCHLINE_ALLOWED_HOSTS"
         return None
+
+    def admits(self, host: str, address: str) -> bool:
+        """Whether a host may be reached at an address that its name was resolved to."""
+        return self._admits_host(address) or is_listed(host, self.allowed)
+
+    def _admits_host(self, host: str) -> bool:
+        return self.private or not is_private_host(host) or is_listed(host, self.allowed)
 
 
 class Models:

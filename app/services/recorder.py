@@ -34,6 +34,10 @@ RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 log = structlog.get_logger("recorder")
 
 
+Listener = Callable[[RunRecord, Sequence[Entry], bool], None]
+"""Told of what was committed for a run, and whether it was the last that this process writes for it."""
+
+
 class LeaseLost(Exception):
     """Another process holds the run's lease; this one may write nothing more for it."""
 
@@ -272,12 +276,17 @@ class Recorder:
         feeds: Feeds,
         clock: Clock,
         on_started: Callable[[Sequence[RunRecord]], None],
+        listeners: Sequence[Listener] = (),
     ) -> None:
-        """`on_started` takes queued runs that got their branch in a flush of ours."""
+        """`on_started` takes queued runs that got their branch in a flush of ours.
+
+        `listeners` are told of every run's commits, in order; they must not wait.
+        """
         self._store = store
         self._feeds = feeds
         self._clock = clock
         self._on_started = on_started
+        self._listeners = listeners
         self._dirty: dict[UUID, RunLog] = {}
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -293,6 +302,7 @@ class Recorder:
         feed = self._feeds.open(run.id, run.last_seq)
         if entries:
             feed.publish(entries, ended=False)
+            self._tell(run, entries, ended=False)
         return RunLog(run, feed, self._clock, self._touched)
 
     def _touched(self, run_log: RunLog, urgent: bool) -> None:
@@ -340,11 +350,13 @@ class Recorder:
                 self.entries += len(flush.entries)
                 self.ends += flush.end is not None
                 run_log.feed.publish(flush.entries, ended=flush.end is not None)
+                self._tell(run_log.run, flush.entries, ended=flush.end is not None)
             else:
                 log.error("run stopped", run_id=str(flush.run_id), why=repr(failure))
                 run_log.fail(failure)
                 if isinstance(failure, LeaseLost):
                     run_log.feed.close()
+                    self._tell(run_log.run, (), ended=True)
             for future in (*waiting, *run_log.settled()):
                 if not future.done():
                     future.set_exception(failure) if failure else future.set_result(None)
@@ -352,6 +364,13 @@ class Recorder:
                 self._feeds.drop(flush.run_id)
         if result.started:
             self._on_started(result.started)
+
+    def _tell(self, run: RunRecord, entries: Sequence[Entry], *, ended: bool) -> None:
+        for listener in self._listeners:
+            try:
+                listener(run, entries, ended)
+            except Exception:
+                log.exception("listener failed", run_id=str(run.id))
 
     async def _write(self, flushes: Sequence[Flush]) -> FlushResult:
         """Write the group, however long the database is away: what was said must not be lost."""

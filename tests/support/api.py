@@ -23,6 +23,7 @@ from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
+from app.adapters.db.webhooks import PostgresWebhooks
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
@@ -33,6 +34,7 @@ from app.services.branches import Branches
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
+from app.services.webhooks import Webhooks
 from tests.support.ambient import FakeClock
 from tests.support.postgres import PostgresServer
 
@@ -159,6 +161,7 @@ async def serving(
         branches=Branches(PostgresBranches(database, ids), models, tools),
         models=models,
         tools=tools,
+        webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
     )
@@ -173,7 +176,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
     return build_app(services).openapi()
 
 

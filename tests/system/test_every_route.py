@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tests.support.api import openapi_document
 from tests.support.database import migrated
 from tests.support.postgres import PostgresServer
-from tests.support.service import running
+from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
 
@@ -35,11 +36,15 @@ BODIES: dict[str, Any] = {
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
+    "change_webhook_endpoint": {"description": "mine now"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
 }
 
-TABLES = ("projects", "api_keys", "models", "branches", "runs", "messages", "function_calls")
+TABLES = (
+    *("projects", "api_keys", "models", "branches", "runs", "messages", "function_calls"),
+    *("webhook_endpoints", "webhook_deliveries"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +75,16 @@ class Neighbours:
 
 @pytest.fixture(scope="module")
 async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
-    async with migrated(postgres) as url, running(url, bootstrap_key=OPERATOR) as service:
+    settings: dict[str, Any] = {"allowed_hosts": ("127.0.0.1",), "webhook_pauses_s": (3_600,)}
+    async with migrated(postgres) as url, running(url, bootstrap_key=OPERATOR, **settings) as service:
         service.http.headers["Authorization"] = f"Bearer {OPERATOR}"
         script = [{"text": "hello"}, {"end": "stop"}]
+        hook = {"url": "http://127.0.0.1:9/", "event_types": ["RUN_COMPLETED"]}
+        endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
+        await _failed_once(service, endpoint)
         calls = await service.get("/v1/function-calls")
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]
@@ -87,6 +96,8 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
             "project_id": home,
             "key_id": (await service.http.post(keys, json={"name": "theirs"})).json()["id"],
             "name": "m",
+            "endpoint_id": endpoint,
+            "delivery_id": run["id"],
         }
         other = (await service.http.post("/v1/projects", json={"name": "other"})).json()["id"]
         scopes = ["read", "run", "approve", "admin"]
@@ -96,6 +107,16 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         headers = {"Authorization": f"Bearer {made.json()['key']}"}
         async with httpx.AsyncClient(base_url=service.url, headers=headers, trust_env=False) as http:
             yield Neighbours(http, owned, url)
+
+
+async def _failed_once(service: Service, endpoint: str) -> None:
+    """Wait until its deliveries have nothing more to do for an hour."""
+    async with asyncio.timeout(30):
+        while True:
+            page = await service.get(f"/v1/webhook-endpoints/{endpoint}/deliveries")
+            if page["data"] and all(delivery["failures"] for delivery in page["data"]):
+                return
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(("method", "path"), OWNED, ids=lambda value: value)
@@ -120,7 +141,10 @@ async def test_what_belongs_to_another_project_does_not_exist(
 
 async def test_every_thing_of_a_project_is_swept() -> None:
     swept = {name for _, path in OWNED for name in path.split("/") if name.startswith("{")}
-    assert swept == {"{branch_id}", "{run_id}", "{call_id}", "{project_id}", "{key_id}", "{name}"}
+    assert swept == {
+        *("{branch_id}", "{run_id}", "{call_id}", "{project_id}", "{key_id}", "{name}"),
+        *("{endpoint_id}", "{delivery_id}"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,14 @@ INSERT INTO events (run_id, ts, seq, type, stream, attempt, fallback, meta, call
                 {6}::smallint[], {7}::text[], {8}::text[])
         AS e (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)"""
 
+# What webhook endpoints are owed stands with the run: none is missed, and no later commit has to think of it.
+_OWED = """
+owed AS (
+    INSERT INTO webhook_deliveries (endpoint_id, run_id, project_id)
+    SELECT w.id, r.id, r.project_id FROM {0} r JOIN webhook_endpoints w ON w.project_id = r.project_id
+    WHERE w.active
+)"""
+
 # The branch row is locked first, as everybody does who decides whether a branch is busy. A run that was
 # prepared on another state of the branch, or that would overtake a queued one, is left out. A run without a
 # branch has nothing to wait for.
@@ -58,12 +66,13 @@ started AS (
     SELECT id, project_id, branch_id, kind, 'running', request::json, context::json, key_id, request_id,
            traceparent, model, 1, $15, now() + $16::interval, created_at, created_at FROM ready
     ON CONFLICT (branch_id) WHERE status IN ('running', 'waiting') DO NOTHING
-    RETURNING id
+    RETURNING id, project_id
 ),
 logged AS (
     {_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}
     JOIN started s ON s.id = e.run_id
-)
+),
+{_OWED.format("started")}
 SELECT id FROM started"""
 
 QUEUE = f"""WITH {_ASKED},
@@ -72,7 +81,9 @@ queued AS (
                       traceparent, model, created_at, expires_at, last_seq)
     SELECT id, project_id, branch_id, kind, 'queued', request::json, context::json, key_id, request_id,
            traceparent, model, created_at, $15, $16 FROM asked
-)
+    RETURNING id, project_id
+),
+{_OWED.format("queued")}
 {_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}"""
 
 

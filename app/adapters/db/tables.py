@@ -216,6 +216,47 @@ idempotency_keys = Table(
     _stamp("created_at", default=True),
 )
 
+webhook_endpoints = Table(
+    "webhook_endpoints",
+    metadata,
+    _id(),
+    _project(),
+    _text("url", null=False),
+    _text("description"),
+    Column("callbacks", ARRAY(sa.Text)),
+    Column("event_types", ARRAY(sa.Text), nullable=False),
+    Column("active", sa.Boolean, nullable=False, server_default="true"),
+    _stamp("disabled_at", null=True),
+    _text("disabled_reason"),
+    _text("secret", null=False),
+    _text("previous_secret"),
+    _stamp("previous_until", null=True),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("endpoint_id", sa.Uuid, primary_key=True),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("project_id", sa.Uuid, nullable=False),
+    _text("status", null=False, server_default="pending"),
+    Column("delivered_seq", sa.Integer, nullable=False, server_default="0"),
+    Column("post_seq", sa.Integer),
+    Column("posts", sa.Integer, nullable=False, server_default="0"),
+    Column("failures", sa.Integer, nullable=False, server_default="0"),
+    _stamp("next_at", default=True),
+    Column("epoch", sa.Integer, nullable=False, server_default="0"),
+    _stamp("lease_until", null=True),
+    Column("news", sa.Boolean, nullable=False, server_default="false"),
+    Column("last_status", sa.SmallInteger),
+    _text("last_error"),
+    _stamp("last_attempt_at", null=True),
+    _stamp("created_at", default=True),
+    _stamp("ended_at", null=True),
+)
+
 audit_log = Table(
     "audit_log",
     metadata,

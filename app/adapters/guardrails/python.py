@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.adapters.plug_ins import BadPlugIn, declarations
+from app.adapters.plugins import BadPlugin, PluginKind, load_plugins
 from app.adapters.tools.threads import Threads
 from app.core.guardrails.base import CalledRule, Severity
 from app.ports.guardrails import GuardrailFailed
@@ -52,28 +52,39 @@ class _Finding(BaseModel):
     suggestion: str | None = Field(None, max_length=2_000)
 
 
+class InvalidGuardrail(BadPlugin):
+    """Something cannot be used as a guardrail; the message says what and why."""
+
+
+def _guardrail(declared: Any) -> Guardrail:
+    if isinstance(declared, Guardrail):
+        return declared
+    raise InvalidGuardrail(f"{declared!r} is no Guardrail")
+
+
+GUARDRAILS: Final = PluginKind(ENTRY_POINTS, "GUARDRAILS", _guardrail, InvalidGuardrail)
+
+
 def load_guardrails(modules: Iterable[str] = ()) -> list[Guardrail]:
-    """Those of all entry points, then those of `modules`, each with a list `GUARDRAILS`. Raises BadPlugIn."""
-    found: list[Guardrail] = []
-    for where, entry in declarations(ENTRY_POINTS, modules, "GUARDRAILS"):
-        if not isinstance(entry, Guardrail):
-            raise BadPlugIn(f"{where}: {entry!r} is no Guardrail")
-        found.append(entry)
-    return found
+    """Those of all entry points, then those of `modules`, each with a list `GUARDRAILS`.
+
+    Raises InvalidGuardrail.
+    """
+    return load_plugins(GUARDRAILS, modules)
 
 
 class PythonGuardrails:
     """Calls them; see `ports.guardrails.CalledGuardrails`."""
 
     def __init__(self, guardrails: Iterable[Guardrail], *, time_limit_s: float = TIME_LIMIT_S) -> None:
-        """Raises BadPlugIn for one that cannot be called, or whose name is taken."""
+        """Raises InvalidGuardrail for one that cannot be called, or whose name is taken."""
         self._guardrails: dict[str, Guardrail] = {}
         self._threads = Threads(THREADS, "guardrail")
         self._time_limit_s = time_limit_s
         for guardrail in guardrails:
             _check(guardrail)
             if guardrail.name in self._guardrails:
-                raise BadPlugIn(f"guardrail {guardrail.name!r} is declared twice")
+                raise InvalidGuardrail(f"guardrail {guardrail.name!r} is declared twice")
             self._guardrails[guardrail.name] = guardrail
         self.rules: Mapping[str, CalledRule] = MappingProxyType(
             {
@@ -115,9 +126,9 @@ class PythonGuardrails:
 
 def _check(guardrail: Guardrail) -> None:
     if not _NAME.fullmatch(guardrail.name):
-        raise BadPlugIn(f"{guardrail.name!r} is no name: up to 64 letters, digits, `_` and `-`")
+        raise InvalidGuardrail(f"{guardrail.name!r} is no name: up to 64 letters, digits, `_` and `-`")
     if not callable(guardrail.func):
-        raise BadPlugIn(f"guardrail {guardrail.name!r} has no function")
+        raise InvalidGuardrail(f"guardrail {guardrail.name!r} has no function")
 
 
 def _listed(found: Any) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from app.adapters.plug_ins import BadPlugIn, declarations
+from app.adapters.plugins import PluginKind, load_plugins
 from app.adapters.tools.python import Tool
 from app.adapters.tools.signature import InvalidTool
 
-ENTRY_POINTS: Final = "branchline.tools"
-"""The group in which a package announces its tools."""
+TOOLS: Final = PluginKind("branchline.tools", "TOOLS", Tool.of, InvalidTool)
 
 
 def load_tools(modules: Iterable[str] = ()) -> list[Tool]:
@@ -19,13 +18,4 @@ def load_tools(modules: Iterable[str] = ()) -> list[Tool]:
     An entry point may lead to a module with `TOOLS`, to a `Tool`, to a function that is a tool, to a list of
     those, or to a generator function that yields them. Raises `InvalidTool` naming what could not be loaded.
     """
-    found: list[Tool] = []
-    try:
-        for where, entry in declarations(ENTRY_POINTS, modules, "TOOLS"):
-            try:
-                found.append(Tool.of(entry))
-            except InvalidTool as error:
-                raise InvalidTool(f"{where}: {error}") from None
-    except BadPlugIn as error:
-        raise InvalidTool(str(error)) from error.__cause__
-    return found
+    return load_plugins(TOOLS, modules)

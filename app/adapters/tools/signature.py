@@ -11,13 +11,14 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import PydanticSerializationError
 
+from app.adapters.plugins import BadPlugin
 from app.core.json_schema import SchemaError
 from app.core.json_text import pointer
 
 _Kind = inspect.Parameter
 
 
-class InvalidTool(ValueError):
+class InvalidTool(BadPlugin):
     """The declaration of a tool makes no sense; says which tool and what to change."""
 
 

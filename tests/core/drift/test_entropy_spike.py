@@ -33,6 +33,8 @@ CYRILLIC = "Дождь прошёл, и мы вышли на улицу; съе�
 JUMBLES = {
     "marks": USUAL + jumble(MARKS, 600),
     "scripts": USUAL + jumble(SCRIPTS, 600),
+    "Latin and Cyrillic": USUAL + jumble(span((0x61, 0x7B), (0x410, 0x450)), 600),
+    "Cyrillic and Han": USUAL + jumble(span((0x410, 0x450), (0x4E00, 0x4E40)), 600),
     "after a long answer": LONG_USUAL + jumble(MARKS, 600),
     "goes on": USUAL + jumble(MARKS, 600) + USUAL,
 }
@@ -45,7 +47,7 @@ BY_NATURE = {
     "a certificate": USUAL + "\n".join(jumble(KEYS, 64, 0, i) for i in range(40)),
     "another language": USUAL + CYRILLIC * 3,
     "Chinese": USUAL + jumble(HAN, 1_500, 0),
-    "Chinese about programs": USUAL + "".join(f"{jumble(HAN, 9, 0, i)}Python" for i in range(90)),
+    "Chinese about programs": USUAL + "".join(f"{jumble(HAN, 9, 0, i)}Python，" for i in range(90)),
     "greetings of the world": USUAL
     + "Hello, Привет, こんにちは, 안녕하세요, مرحبا, Γειά σου, שלום, नमस्ते, สวัสดี, 你好, Olá, Grüß Gott. " * 5,
     "keys, one a line": USUAL + "".join(f"\n{i}. {jumble(MARKS, 20, 0, i)}" for i in range(60)),

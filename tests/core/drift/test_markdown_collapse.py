@@ -25,6 +25,7 @@ COLLAPSED = {
 FINE = {
     "a plain answer": WALL,
     "plain paragraphs": "\n\n".join([prose(300)] * 1 + [prose(250)[40:]] + [WALL]),
+    "lines without marks": "".join(f"Line {i} of the poem is short\n" for i in range(20)) + WALL,
     "a list and its summary": BULLETS + "\n" + prose(900),
     "a list and several paragraphs": BULLETS + "\n" + "\n\n".join(prose(1_200)[i:] for i in range(0, 90, 30)),
     "a new section": BULLETS + "\n## Background\n\n" + WALL,
@@ -52,6 +53,11 @@ def test_markdown_that_runs_into_a_wall(text: str, every: int) -> None:
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
 def test_long_lines_that_have_a_reason(text: str, every: int) -> None:
     assert found(text, every) == set()
+
+
+@pytest.mark.parametrize("every", range(1, 9))
+def test_a_mark_is_one_wherever_it_is_cut(every: int) -> None:
+    assert found(BULLETS + "12. " + WALL, every) == set()
 
 
 def test_a_line_break_ends_it() -> None:

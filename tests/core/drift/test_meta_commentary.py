@@ -45,6 +45,8 @@ SPEAKS_OF_OTHERS = [
     "Large language models predict the next token; I have used one as a translator.",
     'Replies that begin with "As an AI language model, I cannot" annoy readers.',
     "Replies that begin with “Hello! As an AI language model, I cannot” annoy readers.",
+    'Replies that begin with "Hello! As an AI language model, I cannot" annoy readers.',
+    "Search for `Hello! As an AI language model, I cannot` in the logs.",
     "Search for `As an AI language model, I cannot` in the logs.",
     '"I am an AI," said the ship, "so I cannot drown."',
     "'I'm an AI.' The voice was calm.",
@@ -67,6 +69,12 @@ def test_a_model_that_speaks_of_itself(text: str, every: int) -> None:
 def test_it_is_found_in_the_midst_of_a_long_answer(text: str) -> None:
     assert found(prose(1_900) + text + " " + prose(700)) == {"meta_commentary"}
     assert found(prose(1_900) + text + " " + prose(700), every=100_000) == {"meta_commentary"}
+
+
+@pytest.mark.parametrize("before", range(1_000, 1_250, 10))
+def test_it_is_found_wherever_the_parts_of_an_answer_are_cut(before: int) -> None:
+    text = "As an AI language model, designed by a very large and careful company, I cannot know. "
+    assert found(prose(before)[:before] + " " + text + prose(700), every=100_000) == {"meta_commentary"}
 
 
 @pytest.mark.parametrize("every", CUTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.drift.base import STEP, WINDOW, Detector, Passage
+from app.core.drift.base import HEAD, STEP, WINDOW, Detector, Passage
 from app.core.drift.monitor import (
     DETECTORS,
     KEPT,
@@ -55,16 +55,29 @@ class Fragile(Detector):
         return 0.6 if self.shown.endswith("x") else 0.0
 
 
-class Window(Detector):
-    """Finds drift as soon as its class's text is the whole window."""
+class Fading(Detector):
+    """Finds much at first and ever less."""
 
-    kind = "window"
-    expected = ""
+    kind = "fading"
+
+    def __init__(self) -> None:
+        self.confidence = 0.8
 
     def look(self, passage: Passage) -> float:
-        assert passage.window.lower() == passage.lower
-        assert len(passage.window) == min(passage.length, WINDOW)
-        return 1.0 if passage.window == self.expected else 0.0
+        self.confidence /= 2
+        return 2 * self.confidence
+
+
+class Ending(Detector):
+    """Finds drift when all that is known of the answer is what it expects."""
+
+    kind = "ending"
+    answer = ""
+
+    def look(self, passage: Passage) -> float:
+        known = (passage.length, passage.head, passage.window, passage.lower)
+        window = self.answer[-WINDOW:]
+        return 1.0 if known == (len(self.answer), self.answer[:HEAD], window, window.lower()) else 0.0
 
 
 def small(*detectors: type[Detector], types: frozenset[str] | None = None) -> DriftMonitor:
@@ -127,7 +140,7 @@ def test_only_the_chosen_kinds_are_looked_for() -> None:
 def test_a_detector_that_fails_costs_one_check() -> None:
     monitor = small(Fragile, Low)
     assert monitor.check("a") == Judgement(0.0, {})
-    skipped = monitor.check("zx")
+    skipped = monitor.check("zx" + "a" * 3 * STEP)
     assert skipped == Skipped("detector_failed")
     assert isinstance(skipped, Skipped)
     assert isinstance(skipped.cause, ZeroDivisionError)
@@ -140,20 +153,34 @@ def test_a_detector_that_fails_at_what_is_kept_fails_no_check() -> None:
     assert monitor.check("x") == Judgement(0.6, {"fragile": 0.6})
 
 
+def test_the_others_see_what_one_failed_at() -> None:
+    class Other(Fragile):
+        kind = "other"
+
+        def look(self, passage: Passage) -> float:
+            self.shown += passage.new
+            return 0.7 if self.shown == "azx" else 0.0
+
+    monitor = small(Fragile, Other)
+    assert [monitor.check("a"), monitor.check("z")] == [Judgement(0.0, {}), Skipped("detector_failed")]
+    assert monitor.check("x") == Judgement(0.7, {"fragile": 0.6, "other": 0.7})
+
+
 def test_what_comes_at_once_is_seen_part_by_part() -> None:
     assert small(Low).check("x" + "a" * 10 * WINDOW) == Judgement(0.4, {"low": 0.4})
+    assert small(Fading).check("a" * 3 * STEP) == Judgement(0.8, {"fading": 0.8})
 
 
 @pytest.mark.parametrize("size", [0, 1, STEP, STEP + 1, WINDOW, KEPT, KEPT + STEP, KEPT + STEP + 1, 3 * KEPT])
 def test_what_is_kept_fills_the_window(size: int) -> None:
     kept, new = prose(size)[:size], "and then"
 
-    class Ending(Window):
-        expected = (kept + new)[-WINDOW:]
+    class Expected(Ending):
+        answer = kept + new
 
-    monitor = small(Ending)
+    monitor = small(Expected)
     monitor.take(kept)
-    assert monitor.check(new) == Judgement(1.0, {"window": 1.0})
+    assert monitor.check(new) == Judgement(1.0, {"ending": 1.0})
 
 
 def test_what_is_kept_is_the_answers_beginning() -> None:

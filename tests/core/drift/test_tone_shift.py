@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.drift.watching import found, prose
+from tests.core.drift.watching import CUTS, found, prose
 
 FORMAL = (
     "Furthermore, the committee notes that the budget is sound. Moreover, the schedule holds and the "
@@ -32,13 +32,15 @@ REASONS = {
 }
 
 
+@pytest.mark.parametrize("every", CUTS[:2])
 @pytest.mark.parametrize("lead", range(0, 170, 10))
 @pytest.mark.parametrize(("first", "second"), [(FORMAL, CASUAL), (CASUAL, FORMAL)], ids=["falls", "rises"])
-def test_another_tone_in_the_midst_of_a_passage(first: str, second: str, lead: int) -> None:
-    assert found(prose(600) + "x" * lead + " " + first + second * 2) == {"tone_shift"}
+def test_another_tone_in_the_midst_of_a_passage(first: str, second: str, lead: int, every: int) -> None:
+    assert found(prose(600) + "x" * lead + " " + first + second * 2, every) == {"tone_shift"}
 
 
+@pytest.mark.parametrize("every", CUTS[:2])
 @pytest.mark.parametrize("lead", range(0, 170, 10))
 @pytest.mark.parametrize("text", REASONS.values(), ids=REASONS)
-def test_a_change_that_has_a_reason_or_is_none(text: str, lead: int) -> None:
-    assert found("x" * lead + " " + text) == set()
+def test_a_change_that_has_a_reason_or_is_none(text: str, lead: int, every: int) -> None:
+    assert found("x" * lead + " " + text, every) == set()

@@ -6,8 +6,8 @@ from typing import Final
 
 from app.core.drift.monitor import DriftMonitor, DriftOptions, Judgement
 
-CUTS: Final = (9, 170, 100_000)
-"""Code points between two checks: one or two tokens, what is usual, all at once."""
+CUTS: Final = (3, 170, 100_000)
+"""Code points between two checks: one token, what is usual, all at once."""
 
 WHO: Final = ("The baker", "Her uncle", "A ferry", "The old choir", "Our teacher", "The mayor", "A young fox")
 DID: Final = ("crossed the square", "kept quiet", "came back from town", "waited by the gate", "sang again")

@@ -32,8 +32,8 @@ LEAST_MIXED: Final = 3
 """Words of a jumble that mix scripts."""
 
 _WORD: Final = re.compile(r"[^\W\d_]+")
-# A mark inside of a word, but none of those that stand in addresses, names, numbers and encoded data; of
-# ASCII alone, since the vowels of some scripts are no letters to a pattern.
+# A mark inside of a word, but none of those that stand in addresses, names, numbers and encoded data; only of
+# ASCII, since the vowels of some scripts are no letters to a pattern.
 _BROKEN: Final = re.compile(r"""(?<=[^\W_])[!"#$%&()*;<>?\[\\\]^`{|}~]+(?=[^\W_])""")
 # Between their words is no space, and often none around a foreign one.
 _EAST_ASIAN: Final = {"CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL"}

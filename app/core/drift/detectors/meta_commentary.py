@@ -14,7 +14,7 @@ OVERLAP: Final = 150
 """Code points before the new text that are looked at again; what `_SELF` matches is hardly ever longer."""
 
 _A_MODEL: Final = (
-    r"an? (?:ai|artificial intelligence|(?:large )?language model)"
+    r"(?:an ai|an artificial intelligence|an? (?:large )?language model)"
     r"(?: language)?(?: (?:model|assistant|chatbot|system|program))?"
 )
 _MAKING: Final = r"(?:trained|created|developed|made|built|designed|programmed)"

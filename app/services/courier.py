@@ -1,0 +1,177 @@
+"""Tell webhook endpoints what happens in runs: in order, at least once, and without a run ever noticing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.core.errors import NotFound, Unavailable
+from app.core.record import Entry, EventEntry
+from app.core.webhooks import GONE, PAUSES_S, headers, pause_s
+from app.ports.ambient import Clock
+from app.ports.storage import RunRecord, RunStore
+from app.ports.webhooks import Due, Outbox, Settlement, WebhookSender
+from app.services.posts import Post, Stretch, next_stretch
+
+MOST: Final = 32
+"""Deliveries that a process sees to at once."""
+EACH: Final = 4
+"""Of them, those to one endpoint; a single one after a failure, until a post is taken again."""
+POLL_S: Final = 1.0
+"""How often deliveries are looked for that nobody announced: retries, and those of lost processes."""
+ROUND_S: Final = 0.05
+"""The least time between two looks, so that a run with many commits does not cause as many."""
+QUIET_S: Final = (1.0, 30.0)
+"""How soon a run without news is looked at again: after a quarter of its age, within these bounds."""
+
+log = structlog.get_logger("courier")
+
+
+class Courier:
+    """Sees to the deliveries whose time has come, beside those of other processes."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        store: RunStore,
+        sender: WebhookSender,
+        clock: Clock,
+        draw: Callable[[], float],
+        *,
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        """`store` reads logs; `draw` gives random numbers from 0 to 1; `pauses_s` follow failed tries."""
+        self._outbox = outbox
+        self._store = store
+        self._sender = sender
+        self._clock = clock
+        self._draw = draw
+        self._pauses_s = pauses_s
+        self._interests: dict[UUID, bool] = {}
+        self._news: set[UUID] = set()
+        self._wake = asyncio.Event()
+        self._poll_due_ms = 0.0
+        self._flights: set[asyncio.Task[None]] = set()
+        self._busy: Counter[UUID] = Counter()
+        self._failing: set[UUID] = set()
+        self.taken = self.failed = self.done = self.dead = 0
+        """Posts that were taken, tries that failed, deliveries that came to their end or were given up."""
+
+    def heard(self, run: RunRecord, entries: Sequence[Entry], ended: bool) -> None:
+        """Note that something of a run was committed here."""
+        eager = self._interests.get(run.project_id)
+        if eager is None:
+            return
+        if ended or eager or any(isinstance(entry, EventEntry) and entry.callbacks for entry in entries):
+            self._news.add(run.id)
+            self._wake.set()
+
+    async def work(self) -> None:
+        """Deliver for ever; ends by cancellation."""
+        while True:
+            left_s = (self._poll_due_ms - self._clock.mono_ms()) / 1000
+            if left_s > 0 and not self._wake.is_set():
+                waiting = asyncio.ensure_future(self._wake.wait())
+                await asyncio.wait({waiting}, timeout=left_s)
+                waiting.cancel()
+            self._wake.clear()
+            try:
+                await self._round()
+            except Unavailable:
+                pass  # the recorder says so
+            except Exception:
+                log.exception("round failed")
+            await asyncio.sleep(ROUND_S)
+
+    async def stop(self, grace_s: float) -> None:
+        """Let what is under way end, for a while; the rest is somebody else's when its lease has run out."""
+        if self._flights:
+            await asyncio.wait(self._flights, timeout=grace_s)
+        for flight in self._flights:
+            flight.cancel()
+
+    async def _round(self) -> None:
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._poll_due_ms:
+            self._poll_due_ms = now_ms + POLL_S * 1000
+            self._interests = dict(await self._outbox.interests())
+        news, self._news = self._news, set()
+        if not self._interests:
+            return
+        if news:
+            await self._outbox.touch(news)
+        limit = MOST - len(self._flights)
+        if limit <= 0:
+            return
+        concerned: Collection[UUID] = {*self._busy, *self._failing}
+        room = {id: max(0, (1 if id in self._failing else EACH) - self._busy[id]) for id in concerned}
+        for due in await self._outbox.claim(room=room, each=EACH, limit=limit):
+            self._busy[due.endpoint_id] += 1
+            flight = asyncio.create_task(self._fly(due), name=f"delivery {due.run_id}")
+            self._flights.add(flight)
+            flight.add_done_callback(self._flights.discard)
+
+    async def _fly(self, due: Due) -> None:
+        try:
+            await self._see_to(due)
+        except (NotFound, Unavailable) as failure:
+            # Its lease runs out, and somebody takes it up again, unless the run is gone.
+            log.info("delivery put off", run_id=str(due.run_id), why=failure.detail)
+        except Exception:
+            log.exception("delivery failed by a bug", run_id=str(due.run_id))
+        finally:
+            self._busy[due.endpoint_id] -= 1
+            self._busy += Counter()  # leaves out what is zero
+            self._wake.set()
+
+    async def _see_to(self, due: Due) -> None:
+        run = await self._store.run(due.project_id, due.run_id)
+        stretch = await next_stretch(self._store, run, due)
+        if stretch.post is None:
+            settlement = self._onward(due, stretch, posts=due.posts)
+        elif due.post_seq is None and not await self._outbox.fix(due, stretch.last_seq):
+            return
+        else:
+            settlement = await self._try(due, stretch, stretch.post)
+        if await self._outbox.settle(due, settlement):
+            self.done += settlement.status == "done"
+            self.dead += settlement.status == "dead"
+
+    def _onward(self, due: Due, stretch: Stretch, *, posts: int) -> Settlement:
+        quiet_s = min(max(due.age_s / 4, QUIET_S[0]), QUIET_S[1])
+        return Settlement(
+            status="done" if stretch.ended else "pending",
+            delivered_seq=stretch.last_seq,
+            posts=posts,
+            pause_s=0.0 if stretch.more else quiet_s,
+        )
+
+    async def _try(self, due: Due, stretch: Stretch, post: Post) -> Settlement:
+        signed = headers(post.id, self._clock.wall_ms() // 1000, post.body, due.secrets)
+        answer = await self._sender.post(due.url, signed, post.body)
+        if answer.delivered:
+            self.taken += 1
+            self._failing.discard(due.endpoint_id)
+            onward = self._onward(due, stretch, posts=due.posts + 1)
+            return replace(onward, answer=answer)
+        self.failed += 1
+        self._failing.add(due.endpoint_id)
+        failures = due.failures + 1
+        wait_s = pause_s(answer, failures, self._draw(), self._pauses_s)
+        if wait_s is None:
+            log.warning("delivery given up", run_id=str(due.run_id), endpoint_id=str(due.endpoint_id))
+        return Settlement(
+            status="dead" if wait_s is None else "pending",
+            delivered_seq=due.delivered_seq,
+            posts=due.posts,
+            failures=failures,
+            pause_s=wait_s or 0.0,
+            answer=answer,
+            disable="gone" if answer.status == GONE else None,
+        )

@@ -1,0 +1,91 @@
+"""The service as a process of its own, to be killed and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.service import frames
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """`branchline serve` in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
+        self.process = process
+        self.http = client
+
+    async def started(self, branch: str, kind: str, body: dict[str, Any]) -> str:
+        """Start a run and do not wait for it; its id."""
+        return await self.posted(f"/v1/branches/{branch}/{kind}", body)
+
+    async def posted(self, path: str, body: dict[str, Any]) -> str:
+        """The same at any address."""
+        answer = await self.http.post(path, json=body, headers={"Prefer": "respond-async"})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    async def follow(self, run_id: str, last: str) -> list[dict[str, Any]]:
+        """The events of a run up to the first one of a type."""
+        seen = []
+        async with self.http.stream(
+            "GET", f"/v1/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
+        ) as answer:
+            async for frame in frames(answer.aiter_lines()):
+                if frame.event == "stream.end":
+                    break
+                seen.append(frame.data)
+                if frame.event == last:
+                    break
+        return seen
+
+
+@asynccontextmanager
+async def serving(database_url: str, data_dir: Path, **environment: str) -> AsyncIterator[Process]:
+    """A process that serves on a free port, for the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DATABASE_URL": database_url,
+            "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
+            "BRANCHLINE_LEASE_MS": "1000",
+            **environment,
+        },
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+        try:
+            await _ready(process, client)
+            yield Process(process, client)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
+    for _ in range(3_000):
+        assert process.returncode is None, "the service did not start"
+        try:
+            if (await client.get("/readyz")).status_code == 200:
+                return
+        except httpx.TransportError:
+            await asyncio.sleep(0.02)
+    raise AssertionError("the service did not become ready")
