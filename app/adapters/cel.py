@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
@@ -23,8 +24,10 @@ REMEMBERED: Final = 256
 
 _LOOPS: Final = re.compile(r"\.\s*(?:all|exists|exists_one)\s*\(\s*(\w*)")
 """What goes over a list, and its variable; two of them, one in the other, can take any time."""
-_LISTS: Final = re.compile(r"\.\s*(?:map|filter)\s*\(")
-"""They make the list anew for each member, which can hold the interpreter for seconds."""
+_COSTLY: Final = re.compile(r"\b(map|filter|matches)\s*\(")
+"""Lists that are made anew for each member, and patterns that are compiled for each use: either can hold the
+interpreter, and so every other task, for seconds."""
+_PREFIXED: Final = re.compile(r"\b[rRbB]{1,2}['\"]")
 _STRINGS: Final = re.compile(r"""'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 
 _FAILURES: Final = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError)
@@ -49,11 +52,13 @@ class Cel:
         bare = _STRINGS.sub("''", text)
         if _depth(bare) > MAX_DEPTH:
             return f"brackets are nested more than {MAX_DEPTH} deep"
+        if fault := _not_offered(bare):
+            return fault
         loops = _LOOPS.findall(bare)
         if len(loops) > 1:
             return "only one of all, exists and exists_one can be used in an expression"
-        if _LISTS.search(bare):
-            return "map and filter are not offered; all, exists and exists_one are"
+        if shadowed := sorted(set(loops) & set(variables)):
+            return f"a loop cannot call its variable {shadowed[0]!r}, which is taken"
         try:
             program = self._program(text)
         except _FAILURES as error:
@@ -70,7 +75,7 @@ class Cel:
         program, given = self._program(text), dict(variables)
         try:
             async with asyncio.timeout(self._time_limit_s):
-                return await self._threads.run(lambda: program.execute(given))
+                return _as_json(await self._threads.run(lambda: program.execute(given)))
         except TimeoutError:
             raise ExpressionFailed(f"no value within {self._time_limit_s * 1000:g} ms") from None
         except _FAILURES as error:
@@ -87,6 +92,29 @@ class Cel:
             if len(self._compiled) > REMEMBERED:
                 self._compiled.popitem(last=False)
         return program
+
+
+def _not_offered(bare: str) -> str | None:
+    """What would hide something from the limits, or break them by itself."""
+    if "//" in bare or _PREFIXED.search(bare):
+        return "comments, raw strings and bytes are not offered"
+    if found := _COSTLY.search(bare):
+        return f"{found[1]} is not offered; all, exists, exists_one, contains and startsWith are"
+    return None
+
+
+def _as_json(value: Any) -> Any:
+    """The value, if JSON has such a thing. Raises `ExpressionFailed`."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case list():
+            return [_as_json(item) for item in value]
+        case dict() if all(isinstance(name, str) for name in value):
+            return {name: _as_json(member) for name, member in value.items()}
+    raise ExpressionFailed(f"it gives what JSON does not have: {type(value).__name__}")
 
 
 def _depth(bare: str) -> int:

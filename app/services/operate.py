@@ -21,7 +21,7 @@ from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking
-from app.core.operate.lifecycle import Lifecycle, merge_lifecycle
+from app.core.operate.lifecycle import Contradiction, Lifecycle, merge_lifecycle
 from app.core.operate.params import OperateParams, offered_tools, resolve
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
@@ -95,6 +95,9 @@ class Outside:
         except BadGuardrails as bad:
             at = [FieldError(pointer("lifecycle", "guardrails", *path), told) for path, told in bad.faults]
             raise Invalid("A guardrail cannot be applied.", errors=at) from None
+        except Contradiction as bad:
+            where = FieldError(pointer("lifecycle", *bad.path), f"contradictory: {bad}", "contradictory")
+            raise Invalid("The levels' options contradict each other.", errors=[where]) from None
 
 
 class OperatePlanner:

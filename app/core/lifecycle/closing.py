@@ -52,7 +52,8 @@ def abort(session: Standing, source: str, failure: Failure) -> Steps[None]:
 
 def leave_fallback(session: Standing, *, success: bool) -> Steps[None]:
     """Say how the fallback ended, if the present model is one."""
-    if session.fallback_index > 0:
+    if session.in_fallback:
+        session.in_fallback = False
         yield FallbackEnd(session.fallback_index, success, final_index=session.fallback_index)
 
 

@@ -188,8 +188,9 @@ def _callers_pause_ms(
     value = answer.value
     if answer.error is not None or isinstance(value, bool) or not isinstance(value, int | float):
         return otherwise_ms
-    # Also false for what is no number.
-    return round(min(value, LONGEST_PAUSE_MS)) if value >= 0 else otherwise_ms
+    if not value >= 0:  # nor what is no number
+        return otherwise_ms
+    return with_retry_after(min(value, LONGEST_PAUSE_MS), failure.retry_after_ms, options.max_retry_after_ms)
 
 
 def _pause_ms(session: Standing, retry_after_ms: int | None) -> int:

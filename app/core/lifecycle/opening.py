@@ -63,6 +63,8 @@ def fall_back(session: Standing, failure: Failure) -> Steps[None]:
     session.budget.take()
     session.enter(State.FALLBACK)
     yield from leave_fallback(session, success=False)
+    # The next model has not refused anything yet.
+    session.prefix_refused = False
     kept = yield from keep(session)
     session.tally.causes.append(failure.error)
     left = session.fallback_index
@@ -72,6 +74,7 @@ def fall_back(session: Standing, failure: Failure) -> Steps[None]:
     session.last_pause_ms = 0.0
     reason = "previous_failed"
     yield Position(session.attempt, session.fallback_index)
+    session.in_fallback = True
     yield FallbackStart(left, session.fallback_index, reason, content_offset=session.length)
     # To on_fallback the first fallback is number 0.
     on_fallback = Callback("on_fallback", (left, reason))

@@ -28,14 +28,16 @@ def resume_at(session: Standing, failure: Failure) -> int:
     half-written tool call leaves nothing: the next attempt would answer to half of a call.
     """
     options, draft = session.options.continuation, session.draft
-    if options is None or session.prefix_refused or draft.tool_parts:
+    if options is None or draft.tool_parts:
         return 0
     if failure.trouble.category != "content":
         return len(draft.texts)
     if session.seam is not None:
         return 0  # the answer did not go on from the checkpoint, so it is of no use
     lengths = [0, *accumulate(map(len, draft.texts))]
-    good = lengths[-1] - 1 if failure.position is None else failure.position
+    good = lengths[-1] - 1
+    if failure.position is not None:
+        good = min(good, failure.position)
     at = session.saved_at
     while at > 0 and lengths[at] > good:
         at -= options.checkpoint_every
@@ -44,7 +46,7 @@ def resume_at(session: Standing, failure: Failure) -> int:
 
 def keep(session: Standing) -> Steps[int]:
     """Decide how many tokens stay: the streaming rules judge the checkpoint first."""
-    at = session.resume_at
+    at = 0 if session.prefix_refused else session.resume_at
     texts = session.draft.texts[:at]
     inspection = Inspection(session.options)
     if texts:

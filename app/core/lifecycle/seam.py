@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-_LEAST_RESTART: Final = 12
+_LEAST_RESTART: Final = 20
 _MOST_RESTART: Final = 40
 """Code points from which on a common beginning is no chance: half of the checkpoint, within these."""
 
@@ -21,7 +21,7 @@ _REMARK: Final = re.compile(
     r"(?:(?:sure|certainly|of course|absolutely|okay|understood|got it|apologies|sorry|as requested)\b"
     r"[^\n]{0,40}?)?"
     r"(?:here(?:'s| is| are) the (?:rest|continuation|remain|missing|next part)"
-    r"|continuing\b|(?:i'll|i will|let me|let's) (?:continue|go on|carry on|pick up|resume)\b"
+    r"|continuing\b|(?:i'll|i will|let me|let's) (?:continue|pick up|resume)\b"
     r"|picking up (?:from|where)|resuming\b)"
 )
 _REMARK_WITHIN: Final = 100

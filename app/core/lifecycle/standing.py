@@ -43,6 +43,7 @@ class Standing:
         "draw",
         "fallback_index",
         "first_token",
+        "in_fallback",
         "index",
         "inspection",
         "last_pause_ms",
@@ -97,6 +98,8 @@ class Standing:
         """Which attempt on the present model, 1-based."""
         self.fallback_index = 0
         """The present model: 0 is the primary."""
+        self.in_fallback = False
+        """Whether a fallback has begun whose end was not told."""
         self.openings = 0
         """Attempts opened over all models."""
         self.tool_calls: list[ToolCall] = []

@@ -54,6 +54,14 @@ MAX_EXPRESSION = 2_000
 Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
 
 
+class Contradiction(ValueError):
+    """Options that make sense on their own levels, and none together."""
+
+    def __init__(self, path: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class Outside(Protocol):
     """What only the running service knows of a lifecycle; the context in which a body is validated."""
 
@@ -242,7 +250,7 @@ def merge_lifecycle(*levels: Mapping[str, Any] | None, rules: Mapping[str, Rule]
 
     A level is what `LifecycleBody.level()` gives; None says nothing. Objects merge field by field, lists and
     plain values replace, null switches off. `rules` are guardrails beside the built-in ones. Raises
-    BadGuardrails for a rule that does not exist any more.
+    BadGuardrails for a rule that does not exist any more, and Contradiction.
     """
     merged: dict[str, Any] = {}
     for level in reversed(levels):
@@ -312,7 +320,11 @@ def _continuation(section: Mapping[str, Any], every: Mapping[str, Any]) -> Conti
     if not section.get("enabled"):
         return None
     chosen = {name: section[name] for name in ("min_overlap", "max_overlap", "prompt") if name in section}
-    return ContinuationOptions(section.get("checkpoint_interval", every.get("checkpoint", 20)), **chosen)
+    made = ContinuationOptions(section.get("checkpoint_interval", every.get("checkpoint", 20)), **chosen)
+    if made.min_overlap > made.max_overlap:
+        at = ("continue_from_last_good_token", "min_overlap")
+        raise Contradiction(at, f"it is {made.min_overlap}, and max_overlap {made.max_overlap}")
+    return made
 
 
 def _drift(section: Mapping[str, Any]) -> DriftOptions | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from app.core.chunks import EndMark, KeepAlive, TextDelta, UsageReport
 from app.core.events.base import TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
+from app.core.guardrails.base import CalledRule, Check, Rule, Tail, Violation
 from app.core.lifecycle.effects import Close, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine, UnexpectedInput
-from app.core.lifecycle.options import LifecycleOptions
+from app.core.lifecycle.options import NO_RETRIES, ContinuationOptions, LifecycleOptions, RetryOptions
 from app.core.lifecycle.table import State
 from tests.core.lifecycle.scripts import DENIED, END, QUICK, RESET
 from tests.support.stream_driver import Scripts, StreamDriver, drive
@@ -143,3 +145,61 @@ def test_an_input_that_cannot_come_now_is_refused(second: Any) -> None:
     with pytest.raises(UnexpectedInput):
         machine.feed(second, 0)
     assert machine.feed(TextDelta("a"), 1) == [Token("a")]
+
+
+CONTINUED = ContinuationOptions(checkpoint_every=1)
+
+
+def test_a_fallback_ends_once_also_when_its_checkpoint_is_being_judged() -> None:
+    options = LifecycleOptions(
+        retry=NO_RETRIES, continuation=CONTINUED, guardrails=(CalledRule("outside", streaming=True),)
+    )
+    broken = [[{"text": "a"}, RESET]]
+    answers = iter([Answer([]), None])
+    _, trace = drive([broken] * 3, options, decide=lambda ask: next(answers))
+    assert trace.types().count("FALLBACK_END") == trace.types().count("FALLBACK_START") == 1
+
+
+class Late(Rule):
+    """Finds something behind the end of every text that does not end well."""
+
+    name = "late"
+    streaming = False
+
+    def start(self) -> Check:
+        return LateCheck(self)
+
+
+class LateCheck(Check):
+    def __init__(self, rule: Late) -> None:
+        self.rule = rule
+
+    def tail(self, tail: Tail) -> Sequence[Violation]:
+        return ()
+
+    def end(self, text: str) -> Sequence[Violation]:
+        return () if text.endswith("!") else [self.rule.found("no end", len(text))]
+
+
+def test_rejected_text_is_never_gone_on_from_as_a_whole() -> None:
+    options = LifecycleOptions(retry=QUICK.retry, continuation=CONTINUED, guardrails=(Late(),))
+    machine, trace = drive([[[{"text": "a"}, {"text": "b"}, END], [{"text": "c!"}, END]]], options)
+    assert [opening.continue_from for opening in trace.opens] == ["", "a"]
+    assert machine.text == "ac!"
+
+
+def test_what_one_model_refused_the_next_is_still_asked_for() -> None:
+    refused = {"error": {"kind": "status", "status": 400}}
+    options = LifecycleOptions(
+        retry=RetryOptions(max_retries=2, base_delay_ms=0, max_delay_ms=0), continuation=CONTINUED
+    )
+    first = [[{"text": "a "}, RESET], [refused], [{"text": "a "}, RESET]]
+    _, trace = drive([first, [[{"text": "b"}, END]]], options)
+    assert [opening.continue_from for opening in trace.opens] == ["", "a ", "", "a "]
+
+
+def test_the_callers_pause_is_no_shorter_than_the_servers() -> None:
+    options = LifecycleOptions(retry=RetryOptions(calculate_delay="asked"))
+    busy = {"error": {"kind": "status", "status": 429, "retry_after_ms": 20_000}}
+    _, trace = drive([[[busy], [{"text": "a"}, END]]], options, decide=lambda ask: Answer(5))
+    assert [event["delayMs"] for event in trace.of("RETRY_ATTEMPT")] == [20_000]

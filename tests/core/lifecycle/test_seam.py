@@ -49,6 +49,10 @@ JOINED = [
     pytest.param("to be or not", ["not"], "to be or not", id="nothing but the overlap"),
     pytest.param("She said: ", ["Sure, I will come."], "She said: Sure, I will come.", id="no remark"),
     pytest.param("He asked her. ", ["Certainly not."], "He asked her. Certainly not.", id="no remark either"),
+    pytest.param("- item one is good\n", ["- item one is ", "bad\n"],
+                 "- item one is good\n- item one is bad\n", id="the next of a list"),
+    pytest.param('The song: "', ["Let me go on, ", 'let me sing"'],
+                 'The song: "Let me go on, let me sing"', id="a song"),
     pytest.param("a", ["b"], "ab", id="short"),
     pytest.param("ends in e", ["e"], "ends in ee", id="one letter is no overlap"),
 ]  # fmt: skip
