@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from pydantic_core import PydanticUndefined
 
 import app.wiring  # noqa: F401  a refusal is listed once its module is imported
 from app.api.errors import as_markdown as errors_as_markdown
+from app.api.event_schemas import event_schemas
 from app.core.events import event_types
 from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
@@ -28,6 +30,7 @@ from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import State, as_markdown, as_mermaid
 from app.settings import PREFIX, ModelSettings, Settings
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 NOTICE = "<!-- Made from the code by `python -m tests.support.docs`; do not edit. -->"
@@ -172,7 +175,38 @@ def _event(kind: type[Event]) -> str:
         for field in fields(kind)  # type: ignore[arg-type]
     ]
     text = f"### {kind.type}\n\n{doc(kind)}\n\n"
-    return text + (table(["Field", "Type", "Meaning"], rows) + "\n\n" if rows else "")
+    if rows:
+        text += table(["Field", "Type", "Meaning"], rows) + "\n\n"
+    return text + f"```json\n{json.dumps(_example(kind), ensure_ascii=False)}\n```\n\n"
+
+
+def _example(kind: type[Event]) -> Any:
+    """The event's `type` and `meta` as a golden flow has them; where none has, as OpenAPI does."""
+    made = event_schemas()[kind.__name__ + "Event"]["examples"][0]["meta"]
+    for meta in _in_flows(kind.type):
+        known = {name: value for name, value in meta.items() if value != "*"}
+        return {"type": kind.type, "meta": {**made, **known}}
+    return {"type": kind.type, "meta": made}
+
+
+def _in_flows(name: str) -> Iterator[Mapping[str, Any]]:
+    """The metas that the golden flows give a type, the fullest first."""
+    found: list[Mapping[str, Any]] = []
+
+    def look(value: Any) -> None:
+        match value:
+            case [str(kind), dict(meta)] if kind == name:
+                found.append(meta)
+            case list():
+                for member in value:
+                    look(member)
+            case dict():
+                for member in value.values():
+                    look(member)
+
+    for page in sorted(DATA.glob("*flows.json")):
+        look(json.loads(page.read_text("utf-8")))
+    return iter(sorted(found, key=len, reverse=True))
 
 
 _TYPES: Mapping[str, str] = {

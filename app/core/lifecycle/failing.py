@@ -29,6 +29,9 @@ from app.core.lifecycle.verdict import Recovery, Verdict, judge
 LONGEST_PAUSE_MS: Final = 3_600_000
 """What the caller's own expression for the pause can ask for at most."""
 
+_MESSAGE: Final = 1_000
+"""How much of an error's message the caller's expressions see: what they cost grows with it."""
+
 _BAD_REQUEST: Final = frozenset({400, 422})
 
 
@@ -91,7 +94,7 @@ def _question(session: Standing, failure: Failure) -> dict[str, Any]:
         "error": {
             "code": error.code,
             "category": error.category,
-            "message": error.message,
+            "message": error.message[:_MESSAGE],
             "status": error.detail.get("status"),
             "type": failure.word,
         },
