@@ -8,7 +8,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from app.api.problems import MEDIA_TYPE, STATUS
-from app.core.errors import AppError
+from app.core.errors import (
+    AppError,
+    BranchBusy,
+    KeyReused,
+    NotFound,
+    PreconditionFailed,
+    QueueFull,
+    UnsupportedOption,
+)
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -45,6 +53,16 @@ RUN_ANSWERS: Responses = also(200, "The run has ended, or its events", {**RUN, *
     202, "The run goes on, at the address that Location names", RUN
 )
 """What is answered to a request that starts a run."""
+RUN_REFUSALS: tuple[type[AppError], ...] = (
+    NotFound,
+    BranchBusy,
+    PreconditionFailed,
+    QueueFull,
+    KeyReused,
+    UnsupportedOption,
+)
+"""How every such request can be refused."""
+
 
 LOG_PAGE: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/LogPage"}}}
 

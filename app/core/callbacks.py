@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from app.core.json_text import dumps, joined, read
 
 if TYPE_CHECKING:
     from app.core.record import Entry, Reader
 
-STORED: Final = (
+CallbackName = Literal[
     "on_start",
     "on_complete",
     "on_error",
+    "on_event",
     "on_violation",
     "on_retry",
     "on_fallback",
@@ -23,12 +24,14 @@ STORED: Final = (
     "on_abort",
     "on_drift",
     "on_tool_call",
-)
-"""Those that are stored with the event that they follow."""
+    "on_token",
+]
+CALLBACKS: Final[tuple[CallbackName, ...]] = get_args(CallbackName)
+"""All of them."""
 DERIVED: Final = ("on_event", "on_token")
 """Those that follow from what is stored anyway, and are made when somebody reads them."""
-CALLBACKS: Final = (*STORED, *DERIVED)
-"""All of them."""
+STORED: Final = tuple(name for name in CALLBACKS if name not in DERIVED)
+"""Those that are stored with the event that they follow."""
 
 _MAX_DEPTH = 1_000
 """Beyond that of any arguments: what is stored was checked when it came."""

@@ -16,8 +16,9 @@ from app.core.events.run import RunExpired
 from app.core.record import Entry
 from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
+from app.services.entries import entry_of
 from app.services.execution import Execution, error_of
-from app.services.recorder import LeaseLost, Recorder, RecordRejected, entry_of
+from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
 BEAT_S = 1.0
 """How often leases are renewed, intents looked for and lost runs claimed."""

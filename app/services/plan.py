@@ -10,8 +10,8 @@ from app.core.events.base import Event
 from app.core.events.run import RunStarted
 from app.core.record import EventEntry
 from app.ports.storage import BranchState, RunRecord
+from app.services.entries import entry_of
 from app.services.execution import Execution
-from app.services.recorder import entry_of
 
 Request = TypeVar("Request", contravariant=True)
 

@@ -6,20 +6,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from operator import sub
-from typing import Any
 from uuid import UUID
 
 import structlog
 
 from app.core.errors import Unavailable
 from app.core.events.base import Event
-from app.core.json_text import dumps, storable
-from app.core.record import MAX_BLOCK, Entry, EventEntry, TokenBlock, offset_of
+from app.core.json_text import storable
+from app.core.record import MAX_BLOCK, Entry, TokenBlock, offset_of
 from app.core.texts import Spans
 from app.ports.ambient import Clock
 from app.ports.storage import Flush, FlushResult, Row, RunRecord, RunStore
+from app.services.entries import entry_of, in_order, numbered
 from app.services.feed import Feed, Feeds
 
 GROUP = 256
@@ -213,58 +211,6 @@ class RunLog:
             if not future.done():
                 future.set_exception(failure)
         self._waiting = []
-
-
-def numbered(entries: list[Entry]) -> list[Entry]:
-    """Entries that follow each other without a gap, and whose times never go back.
-
-    Until here blocks hold, in place of delays, the time at which each token came, and those of streams that
-    spoke by turns overlap.
-    """
-    in_order(entries)
-    latest = 0
-    for entry in entries:
-        if isinstance(entry, TokenBlock):
-            times = entry.delays if entry.delays[0] >= latest else [max(ts, latest) for ts in entry.delays]
-            entry.ts, latest = times[0], times[-1]
-            entry.delays = [0, *map(sub, times[1:], times)]
-    return entries
-
-
-def in_order(entries: Sequence[Entry]) -> None:
-    """Number the blocks among entries so that they follow each other without a gap."""
-    for before, entry in pairwise(entries):
-        if isinstance(entry, TokenBlock):
-            entry.seq = before.last_seq + 1
-
-
-def entry_of(
-    event: Event,
-    seq: int,
-    ts: int,
-    stream: int | None = None,
-    attempt: int | None = None,
-    fallback: int | None = None,
-    more: str | None = None,
-    spans: Spans | None = None,
-) -> EventEntry:
-    """An event as it is stored; `spans` for one that may refer to its stream's text."""
-    meta: Any = event.meta()
-    callbacks: Any = [callback.wire() for callback in event.callbacks]
-    if event.refers:
-        spans = spans or Spans()
-        meta, callbacks = spans.stored(meta, stream), spans.stored(callbacks, stream)
-    return EventEntry(
-        seq,
-        ts,
-        event.code,
-        stream,
-        attempt,
-        fallback,
-        dumps(meta).decode() if meta else None,
-        dumps(callbacks).decode() if callbacks else None,
-        more,
-    )
 
 
 class Recorder:

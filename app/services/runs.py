@@ -17,12 +17,12 @@ from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
+from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
 from app.services.follow import Follower
 from app.services.plan import Plan, Planner
-from app.services.recorder import entry_of
 
 STALE_TRIES = 20
 """How often a run is prepared anew because its branch changed meanwhile."""

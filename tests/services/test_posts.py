@@ -18,8 +18,8 @@ from app.core.events.run import RunCompleted
 from app.core.record import Entry, TokenBlock
 from app.ports.storage import RunRecord, RunStore
 from app.ports.webhooks import Due
+from app.services.entries import entry_of
 from app.services.posts import next_stretch
-from app.services.recorder import entry_of
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,10 @@ from app.adapters.db.run_store import PostgresRuns
 from app.core.events.run import RunStarted
 from app.core.texts import MAX_SHOWN
 from app.ports.storage import Accepted, NewRun, RunRecord
+from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.feed import Feeds
-from app.services.recorder import Recorder, entry_of
+from app.services.recorder import Recorder
 from tests.support.database import migrated
 from tests.support.logs import Writer
 from tests.support.polling import until

@@ -9,35 +9,16 @@ from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
-from app.api.documented import RUN_ANSWERS, problems
+from app.api.documented import RUN_ANSWERS, RUN_REFUSALS, problems
 from app.api.once import IdempotencyKey
 from app.api.running import InRunning, answer, origin_of
 from app.core.consensus.request import ConsensusRequest
-from app.core.errors import (
-    AppError,
-    BranchBusy,
-    KeyReused,
-    NotFound,
-    PreconditionFailed,
-    QueueFull,
-    UnknownModel,
-    UnsupportedOption,
-)
+from app.core.errors import UnknownModel
 
 router = APIRouter(prefix="/v1", tags=["runs"])
 
-_REFUSALS: tuple[type[AppError], ...] = (
-    NotFound,
-    BranchBusy,
-    PreconditionFailed,
-    QueueFull,
-    KeyReused,
-    UnknownModel,
-    UnsupportedOption,
-)
 
-
-@router.post("/consensus", responses=RUN_ANSWERS | problems(*_REFUSALS))
+@router.post("/consensus", responses=RUN_ANSWERS | problems(*RUN_REFUSALS, UnknownModel))
 async def consensus(
     request: Request,
     who: Runner,

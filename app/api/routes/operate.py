@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
-from app.api.documented import RUN_ANSWERS, problems
+from app.api.documented import RUN_ANSWERS, RUN_REFUSALS, problems
 from app.api.once import IdempotencyKey
 from app.api.running import (
     InRunning,
@@ -21,30 +21,15 @@ from app.api.running import (
     answer,
     origin_of,
 )
-from app.core.errors import (
-    AppError,
-    BranchBusy,
-    KeyReused,
-    NotFound,
-    PreconditionFailed,
-    QueueFull,
-    UnknownModel,
-    UnknownTool,
-    UnsupportedOption,
-)
+from app.core.errors import AppError, UnknownModel, UnknownTool
 from app.core.operate.request import ActRequest, OperateRequest
 from app.core.operate.schema import FieldConflict
 
 router = APIRouter(prefix="/v1/branches/{branch_id}", tags=["runs"])
 
 _REFUSALS: tuple[type[AppError], ...] = (
-    NotFound,
-    BranchBusy,
-    PreconditionFailed,
-    QueueFull,
-    KeyReused,
+    *RUN_REFUSALS,
     UnknownTool,
-    UnsupportedOption,
     ToolCallFailed,
     RunFailed,
     RunTimedOut,

@@ -12,24 +12,9 @@ from app.api.bodies import Body
 from app.api.paging import PageQuery
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View
+from app.core.callbacks import CallbackName
 from app.ports.webhooks import Delivery, Endpoint, NewEndpoint
 
-CallbackName = Literal[
-    "on_start",
-    "on_complete",
-    "on_error",
-    "on_event",
-    "on_violation",
-    "on_retry",
-    "on_fallback",
-    "on_resume",
-    "on_checkpoint",
-    "on_timeout",
-    "on_abort",
-    "on_drift",
-    "on_tool_call",
-    "on_token",
-]
 DeliveryStatus = Literal["pending", "done", "dead"]
 Url = Annotated[str, Field(min_length=1, max_length=2_000)]
 Description = Annotated[str, Field(max_length=500)]

@@ -28,7 +28,7 @@ from app.ports.storage import (
     RunRecord,
     Stale,
 )
-from app.services.recorder import entry_of
+from app.services.entries import entry_of
 from tests.support.ambient import NOW_MS, CountingIds, FakeClock
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 from app.core.errors import KeyReused, NotFound
 from app.core.events.run import RunCancelled
 from app.ports.storage import Accepted, NewRun, Replayed
-from app.services.recorder import entry_of
+from app.services.entries import entry_of
 from tests.adapters.db.test_run_store import NOW, OTHER, PROJECT, World, world
 from tests.support.ambient import NOW_MS
 
