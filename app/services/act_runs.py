@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.core.json_text import dumps
+from app.core.lifecycle import faults
 from app.core.operate.params import BranchSettings, offered_tools, resolve_act
 from app.core.operate.request import ActRequest
 from app.ports.storage import BranchState, RunRecord
@@ -53,16 +54,16 @@ class ActPlanner:
 
 
 def finish_acted(execution: Execution, result: str) -> None:
-    """End a run after its action phase; one that was stopped in it is cancelled."""
-    if execution.stop.source is None:
+    """End a run after its action phase; one that was stopped in it is cancelled, or failed if it was late."""
+    source = execution.stop.source
+    if source is None:
         execution.finish("completed", result=result)
         return
-    execution.finish(
-        "cancelled",
-        error={
-            "code": "RUN_CANCELLED",
-            "message": f"stopped by {execution.stop.source} while its tools ran",
-            "category": "provider",
-            "retryable": False,
-        },
-    )
+    late = source == "timeout"
+    error = {
+        "code": faults.DEADLINE.code if late else "RUN_CANCELLED",
+        "message": "the time for the run is over" if late else f"stopped by {source} while its tools ran",
+        "category": "provider",
+        "retryable": False,
+    }
+    execution.finish("failed" if late else "cancelled", error=error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -29,7 +31,7 @@ class Stop:
         self._future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def request(self, source: str) -> None:
-        """Ask for the end; `source` says who does: `user` or `shutdown`."""
+        """Ask for the end; `source` says who does: `user`, `shutdown`, or `timeout` for the deadline."""
         if not self._future.done():
             self._future.set_result(source)
 
@@ -59,6 +61,18 @@ class Execution:
         """Token counts of all streams so far; None while no server has reported any."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run's end is committed, or this process may write nothing more for it."""
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """Stop the run, for `timeout`, when the block takes longer; None sets no limit."""
+        if seconds is None:
+            yield
+            return
+        timer = asyncio.get_running_loop().call_later(seconds, self.stop.request, "timeout")
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def add_usage(self, input_tokens: int, output_tokens: int) -> None:
         """Count the tokens of one more stream."""

@@ -338,11 +338,12 @@ class _Operation:
             self._execution.finish("failed", error=_error("TOO_MANY_ACTIONS", message, "model"))
             return
         try:
-            responses = await self._outside.acting.carry_out(
-                self._execution,
-                Proposals(calls, self._tools, self._answering.offered, announced=self._is_native()),
-                self._params.batch,
-            )
+            with self._execution.within(self._left_s()):
+                responses = await self._outside.acting.carry_out(
+                    self._execution,
+                    Proposals(calls, self._tools, self._answering.offered, announced=self._is_native()),
+                    self._params.batch,
+                )
         except ToolsFailed as failure:
             self._execution.finish("failed", error=failure.error())
             return
@@ -362,6 +363,12 @@ class _Operation:
         self._execution.finish(
             "completed", result=dumps(None if policy == "return_none" else returned).decode()
         )
+
+    def _left_s(self) -> float | None:
+        """Seconds until the run's deadline; None without one."""
+        if self._deadline_ms is None:
+            return None
+        return max(0.0, self._deadline_ms - self._outside.clock.mono_ms()) / 1000
 
     def _is_native(self) -> bool:
         return bool(self._answering.native_tools)

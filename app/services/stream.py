@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -21,6 +21,9 @@ from app.ports.ambient import Clock
 from app.services.execution import Execution
 
 log = structlog.get_logger("stream")
+
+CLOSING_S: Final = 2.0
+"""How long the next step of a run waits for a model stream to close that was cut off."""
 
 ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
@@ -100,8 +103,8 @@ class StreamDriver:
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
                 elif pump is not None and pump in done:
-                    controls = pump.result()
-                    pump = None
+                    finished, pump = pump, None
+                    controls = finished.result()
                 elif self._is_due():
                     controls = self.record(self._machine.feed(Tick(), self._clock.mono_ms()))
                 else:
@@ -228,10 +231,19 @@ class StreamDriver:
 
 
 async def _ended(pump: asyncio.Task[list[Control]] | None) -> None:
-    """Cut a model stream off and wait until its connection is closed."""
-    if pump is None or pump.done():
+    """Cut a model stream off and wait until its connection is closed, for a while."""
+    if pump is None:
         return
-    pump.cancel()
-    await asyncio.wait([pump])
-    if not pump.cancelled() and (failure := pump.exception()) is not None:
+    if not pump.done():
+        pump.cancel()
+        await asyncio.wait([pump], timeout=CLOSING_S)
+    if not pump.done():
+        log.warning("model stream does not close", waited_s=CLOSING_S)
+        pump.add_done_callback(_told_too_late)
+    elif not pump.cancelled() and (failure := pump.exception()) is not None:
         raise failure
+
+
+def _told_too_late(pump: asyncio.Task[list[Control]]) -> None:
+    if not pump.cancelled() and (failure := pump.exception()) is not None:
+        log.warning("model stream failed to close", error=repr(failure))

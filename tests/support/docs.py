@@ -27,8 +27,9 @@ from app.core.events import event_types
 from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
-from app.core.lifecycle.table import State, as_markdown, as_mermaid
+from app.core.lifecycle.table import EDGES, State, as_mermaid
 from app.settings import PREFIX, ModelSettings, Settings
+from tests.support.walks import UNWALKED, walked_by
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -63,6 +64,18 @@ def doc(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split())
 
 
+def transitions() -> str:
+    """The table of transitions, and what walks each of them."""
+    walked = walked_by()
+    rows = []
+    for edge in EDGES:
+        pair = (edge.source.value, edge.target.value)
+        by = walked[pair] if pair in walked else f"(none: {UNWALKED[pair]})"
+        rows.append([f"`{edge.source}`", f"`{edge.target}`", edge.when, by])
+    told = f"Scripts of `tests/support/walks.py` walk {len(walked)} of {len(EDGES)}; the others say why not."
+    return f"{table(['From', 'To', 'When', 'Walked by'], rows)}\n\n{told}"
+
+
 def lifecycle() -> str:
     """docs/lifecycle.md"""
     states, strategies = said_of(State), said_of(Strategy)
@@ -84,7 +97,7 @@ stands in [events.md](events.md).
 
 There are no others: one that is not listed is a bug, raises, and changes nothing.
 
-{as_markdown()}
+{transitions()}
 
 ```mermaid
 {as_mermaid()}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import canonical
 from tests.support.flows import FLOWS, assert_walked
 from tests.support.service import Service, text_by_offset
 
@@ -104,3 +105,19 @@ async def test_the_envelope_of_every_event(walks: Mapping[str, Walked], name: st
         place[1],
         sum(event["type"] == "STREAM_INIT" for event in events),
     )
+
+
+@pytest.mark.parametrize("scenario", canonical.scenarios(), ids=lambda scenario: scenario["id"])
+async def test_canonical_scenario(service: Service, scenario: Mapping[str, Any]) -> None:
+    config = scenario["config"]
+    models = [
+        await service.scripted(f"{scenario['id']}-{at}", *attempts)
+        for at, attempts in enumerate(canonical.scripts_of(config))
+    ]
+    more = {"fallbacks": models[1:], "context": config.get("context", {})}
+    branch = await service.branch(chat_model=models[0])
+    run = await service.operate(branch, lifecycle={**canonical.lifecycle_of(config), **more})
+    events = await service.events(run["id"])
+    canonical.assert_events(scenario, events, context=True)
+    fired = [(call["name"], call["args"]) for event in events for call in event["callbacks"]]
+    canonical.assert_callbacks(scenario, fired)

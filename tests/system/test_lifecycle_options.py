@@ -72,6 +72,18 @@ async def test_what_contradicts_another_level_is_named_with_the_request(service:
     assert (await service.operate(branch, lifecycle=larger))["result"] == "ok"
 
 
+async def test_the_deadline_is_the_runs_its_tools_included(service: Service) -> None:
+    call = {"index": 0, "id": "c1", "name": "forever", "arguments": "{}"}
+    calls = [{"tool_call": call}, {"end": "tool_calls"}]
+    branch = await service.branch(chat_model=await service.scripted("late", calls))
+    run = await service.operate(
+        branch, actions=True, tools=["forever"], lifecycle={"timeout": {"total_ms": 300}}
+    )
+    assert (run["status"], run["error"]["code"]) == ("failed", "DEADLINE_EXCEEDED")
+    (call,) = (await service.get(f"/v1/function-calls?run_id={run['id']}"))["data"]
+    assert call["status"] == "cancelled"
+
+
 BROKEN: list[dict[str, Any]] = [{"text": "x"}, {"error": {"kind": "network", "type": "connection_reset"}}]
 
 

@@ -11,6 +11,7 @@ from tests.support.chat_wire import DONE, delta
 from tests.support.heard import Heard, hear, served
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.service import Service
+from tests.support.tools import CALLS
 
 pytestmark = pytest.mark.anyio
 
@@ -192,3 +193,65 @@ async def test_json_is_gone_on_with_in_the_middle_of_a_string(
     )
     assert heard.run["result"] == {"name": "Ada Lovelace"}
     assert len(asked) == 2
+
+
+async def test_a_later_failure_repeats_no_effect_of_a_tool(
+    service: Service, model_server: ModelServer
+) -> None:
+    asks = Attempt(
+        [delta({"tool_calls": [_call("note", '{"text": "sent to kim"}')]}), delta({}, "tool_calls"), DONE]
+    )
+    first = await served(service, model_server, [asks])
+    second = await served(service, model_server, [broken(), broken("Your "), whole("Your mail is sent.")])
+    branch = await service.branch(chat_model=first)
+    sent = await service.operate(branch, actions=True, tools=["note"])
+    told = await service.operate(branch, chat_model=second, lifecycle={"retry": RETRY})
+    assert (sent["status"], told["status"], told["attempts"]) == ("completed", "completed", 3)
+    assert told["result"] == "Your mail is sent."
+    assert CALLS.count("sent to kim") == 1
+    calls = (await service.get(f"/v1/function-calls?branch_id={branch}"))["data"]
+    assert [(call["run_id"], call["attempt"], call["status"]) for call in calls] == [
+        (sent["id"], 1, "completed")
+    ]
+
+
+PING = b": ping\n\n"
+LIMITS = {"initial_token_ms": 300, "inter_token_ms": 300}
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    return {"index": 0, "id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _arguments(piece: str) -> bytes:
+    return delta({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "triggered"),
+    [
+        ([*[PING, 0.1] * 10, *chat_wire.text("late")], []),
+        ([delta({"content": "one"}), *[PING, 0.1] * 10, *chat_wire.text(" two")], []),
+        ([delta({"content": "one"}), 30.0], ["inter"]),
+        (
+            [
+                delta({"tool_calls": [_call("nothing", "{")]}),
+                *[_arguments(" "), 0.1] * 10,
+                _arguments("}"),
+                delta({}, "tool_calls"),
+                DONE,
+            ],
+            [],
+        ),
+    ],
+    ids=["pings, then the answer", "pings in the answer", "silence", "a tool call that takes long"],
+)
+async def test_only_silence_is_a_stall(
+    service: Service, model_server: ModelServer, chunks: list[bytes | float], triggered: list[str]
+) -> None:
+    lifecycle = {"timeout": LIMITS, "retry": {"attempts": 1, "max_retries": 1, "base_delay_ms": 0}}
+    heard, asked = await resumed(service, model_server, Attempt(chunks), whole("again"), lifecycle=lifecycle)
+    found = [e["meta"]["timeoutType"] for e in heard.events if e["type"] == "TIMEOUT_TRIGGERED"]
+    assert found == triggered
+    assert len(asked) == 1 + len(triggered)
+    assert heard.run["status"] == "completed"

@@ -83,11 +83,11 @@ class RetryFnResult(Event):
 
 @event("RETRY_FN_ERROR", 86)
 class RetryFnError(Event):
-    """It failed, which is a veto."""
+    """An expression of the caller's failed: should_retry, a veto, or calculate_delay, none."""
 
     attempt: int
     category: str
     error: str
     final_should_retry: bool
-    """Always false."""
+    """Whether the retry is made nevertheless."""
     duration_ms: float

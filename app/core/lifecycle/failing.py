@@ -32,6 +32,9 @@ LONGEST_PAUSE_MS: Final = 3_600_000
 _MESSAGE: Final = 1_000
 """How much of an error's message the caller's expressions see: what they cost grows with it."""
 
+_VALUE: Final = 100
+"""How much of a useless value is told."""
+
 _BAD_REQUEST: Final = frozenset({400, 422})
 
 
@@ -188,12 +191,18 @@ def _callers_pause_ms(
         "retry_after_ms": failure.retry_after_ms,
     }
     answer = yield Ask("calculate_delay", question | more)
-    value = answer.value
-    if answer.error is not None or isinstance(value, bool) or not isinstance(value, int | float):
-        return otherwise_ms
-    if not value >= 0:  # nor what is no number
+    value, error = answer.value, answer.error
+    if error is None and not _is_pause(value):
+        error = f"it gives {str(value)[:_VALUE]}, which is no number of milliseconds from 0 on"
+    if error is not None:
+        attempt, category = session.spent.retries - 1, failure.trouble.category
+        yield RetryFnError(attempt, category, f"calculate_delay: {error}", True, answer.duration_ms)
         return otherwise_ms
     return with_retry_after(min(value, LONGEST_PAUSE_MS), failure.retry_after_ms, options.max_retry_after_ms)
+
+
+def _is_pause(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def _pause_ms(session: Standing, retry_after_ms: int | None) -> int:

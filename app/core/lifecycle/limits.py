@@ -89,6 +89,7 @@ class Limits:
             self._alive_ms = min(self._alive_ms + ms, now_ms)
         elif self._asked_ms is not None:
             self._asked_ms = min(self._asked_ms + ms, now_ms)
+            self._alive_ms = min(self._alive_ms + ms, now_ms)
 
     @property
     def deadline_ms(self) -> float | None:
@@ -113,13 +114,13 @@ class Limits:
     def _silence_ms(self) -> float | None:
         """When the server will have been silent for too long."""
         if self.progress_ms is not None:
-            if self._inter_ms is None:
-                return None
-            by_life = min(self._alive_ms + self._inter_ms, self.progress_ms + self._alive_cap_ms)
-            return max(self.progress_ms + self._inter_ms, by_life)
-        if self._asked_ms is None or self._initial_ms is None:
+            since_ms, limit_ms = self.progress_ms, self._inter_ms
+        else:
+            since_ms, limit_ms = self._asked_ms, self._initial_ms
+        if since_ms is None or limit_ms is None:
             return None
-        return self._asked_ms + self._initial_ms
+        by_life = min(self._alive_ms + limit_ms, since_ms + self._alive_cap_ms)
+        return max(since_ms + limit_ms, by_life)
 
 
 def _reached(at_ms: float | None, now_ms: float) -> bool:

@@ -35,7 +35,7 @@ class TimeoutOptions:
     total_ms: int | None = None
     """From the beginning of the session; when it strikes, nothing is tried again."""
     alive_ms: int = 30_000
-    """How long keep-alives alone count as signs of life."""
+    """How long keep-alives alone count as signs of life, before the beginning and after each progress."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,10 @@ EDGES: Final[tuple[Edge, ...]] = (
     *(Edge(state, State.FALLBACK, "a fault, no retry, and a model is left") for state in _OPEN),
     *(Edge(state, State.ERROR, "a fault and nothing is left; abort; deadline") for state in _OPEN),
     Edge(State.RETRYING, State.WAITING_FOR_TOKEN, "the pause is over and the model is asked again"),
-    Edge(State.RETRYING, State.STREAMING, "in the contract; walked through WAITING_FOR_TOKEN"),
+    Edge(State.RETRYING, State.STREAMING, "in the contract only"),
     Edge(State.RETRYING, State.ERROR, "abort or deadline in the pause"),
     Edge(State.FALLBACK, State.WAITING_FOR_TOKEN, "the next model is asked"),
-    Edge(State.FALLBACK, State.STREAMING, "in the contract; walked through WAITING_FOR_TOKEN"),
+    Edge(State.FALLBACK, State.STREAMING, "in the contract only"),
     Edge(State.FALLBACK, State.ERROR, "abort or deadline"),
     Edge(State.FINALIZING, State.COMPLETE, "every final check passed"),
     Edge(State.FINALIZING, State.RETRYING, "a final check failed, and a retry is left"),
@@ -108,11 +108,4 @@ def as_mermaid() -> str:
     lines = ["stateDiagram-v2", "    [*] --> INIT"]
     lines += [f"    {edge.source} --> {edge.target}" for edge in EDGES]
     lines += [f"    {state} --> [*]" for state in State if state in TERMINAL]
-    return "\n".join(lines)
-
-
-def as_markdown() -> str:
-    """The table as a Markdown table."""
-    lines = ["| From | To | When |", "|---|---|---|"]
-    lines += [f"| {edge.source} | {edge.target} | {edge.when} |" for edge in EDGES]
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Protocol, Self, cast
 
@@ -81,10 +81,13 @@ class TimeoutBody(_Body):
     """Time limits of a model stream; null switches one off."""
 
     initial_token_ms: Milliseconds | None = Field(
-        5_000, description="Until the first text, reasoning or tool-call fragment."
+        5_000,
+        description="Until the first text, reasoning or tool-call fragment; pings put it off, up to 30 s.",
     )
     inter_token_ms: Milliseconds | None = Field(10_000, description="Between two signs of life after that.")
-    total_ms: Milliseconds | None = Field(None, description="The run's deadline.")
+    total_ms: Milliseconds | None = Field(
+        None, description="The run's deadline: all its streams, repairs and tool calls."
+    )
 
 
 class RetryBody(_Body):
@@ -120,6 +123,8 @@ class RetryBody(_Body):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
+        if {"attempts", "max_retries"} <= self.model_fields_set:
+            _check(self.attempts <= self.max_retries, "attempts is more than max_retries")
         if {"base_delay_ms", "max_delay_ms"} <= self.model_fields_set:
             _check(self.base_delay_ms <= self.max_delay_ms, "base_delay_ms is more than max_delay_ms")
         return self
@@ -191,7 +196,7 @@ class LifecycleBody(_Body):
     continue_from_last_good_token: bool | ContinuationBody | None = Field(
         None, description="Whether a retry or a fallback goes on from the text so far."
     )
-    check_intervals: CheckIntervals | None = None
+    check_intervals: CheckIntervals | None = Field(None, description="Null is the defaults.")
     context: dict[str, Any] | None = Field(
         None, description="Copied into every event; at most 4 KiB.", examples=[{"request_id": "abc"}]
     )
@@ -241,6 +246,9 @@ _OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """What null means for a section that is an object."""
 
+_CAPS: Final = (("retry", "attempts", "max_retries"), ("retry", "base_delay_ms", "max_delay_ms"))
+"""Options that another one of their section limits."""
+
 _SWITCHES: Final = frozenset({"drift", "continue_from_last_good_token"})
 """Sections that may also be just on or off."""
 
@@ -252,6 +260,7 @@ def merge_lifecycle(*levels: Mapping[str, Any] | None, rules: Mapping[str, Rule]
     plain values replace, null switches off. `rules` are guardrails beside the built-in ones. Raises
     BadGuardrails for a rule that does not exist any more, and Contradiction.
     """
+    _check_caps(levels)
     merged: dict[str, Any] = {}
     for level in reversed(levels):
         for name, value in (level or {}).items():
@@ -266,6 +275,35 @@ def merge_lifecycle(*levels: Mapping[str, Any] | None, rules: Mapping[str, Rule]
         fallbacks=tuple(merged.get("fallbacks") or ()),
         context=merged.get("context") or {},
     )
+
+
+def _check_caps(levels: Sequence[Mapping[str, Any] | None]) -> None:
+    """A level may cap what a lesser one asks for; what it asks for itself must be possible."""
+    for section, name, cap in _CAPS:
+        asked, capped = _said(levels, section, name), _said(levels, section, cap)
+        if asked is None or capped is None:
+            continue
+        if asked.level <= capped.level and asked.value > capped.value:
+            raise Contradiction((section, name), f"it is {asked.value}, and {cap} {capped.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A value, and the place of its level: the less, the more it counts."""
+
+    value: int
+    level: int
+
+
+def _said(levels: Sequence[Mapping[str, Any] | None], section: str, name: str) -> _Said | None:
+    """What counts of an option; None where no level names it, or one switches its section off first."""
+    for place, level in enumerate(levels):
+        said = (level or {}).get(section, {})
+        if said is None:
+            return None
+        if name in said:
+            return _Said(said[name], place)
+    return None
 
 
 def _switched(inherited: Mapping[str, Any], value: bool | Mapping[str, Any] | None) -> Mapping[str, Any]:

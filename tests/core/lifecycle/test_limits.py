@@ -25,10 +25,25 @@ def test_the_initial_limit_counts_from_the_asking() -> None:
     assert limits.struck(600) is Limit.INITIAL
 
 
-def test_keep_alives_do_not_end_the_initial_limit() -> None:
+@pytest.mark.parametrize(
+    ("keep_alives", "deadline"),
+    [([150], 650), ([150, 300, 450], 950), ([400, 800], 1_000), ([900, 1_500], 1_000)],
+    ids=["one", "several", "not beyond the cap", "none after the cap"],
+)
+def test_keep_alives_put_the_initial_limit_off_up_to_a_cap(keep_alives: list[float], deadline: float) -> None:
+    limits = reading()
+    for at in keep_alives:
+        limits.alive(at)
+    assert limits.deadline_ms == deadline
+    assert limits.struck(deadline) is Limit.INITIAL
+
+
+def test_the_life_of_one_attempt_does_not_count_for_the_next() -> None:
     limits = reading()
     limits.alive(400)
-    assert limits.deadline_ms == 500
+    limits.pause(450)
+    limits.ask(1_000)
+    assert limits.deadline_ms == 1_500
 
 
 def test_progress_begins_the_limit_between_tokens() -> None:

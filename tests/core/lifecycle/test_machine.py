@@ -12,6 +12,7 @@ from app.core.events.base import TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
 from app.core.guardrails.base import CalledRule, Check, Rule, Tail, Violation
+from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.effects import Close, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine, UnexpectedInput
@@ -203,3 +204,26 @@ def test_the_callers_pause_is_no_shorter_than_the_servers() -> None:
     busy = {"error": {"kind": "status", "status": 429, "retry_after_ms": 20_000}}
     _, trace = drive([[[busy], [{"text": "a"}, END]]], options, decide=lambda ask: Answer(5))
     assert [event["delayMs"] for event in trace.of("RETRY_ATTEMPT")] == [20_000]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer("soon"),
+        Answer(True),
+        Answer(-1),
+        Answer(float("nan")),
+        Answer(None),
+        Answer(error="no such key"),
+    ],
+    ids=lambda answer: str(answer.error or answer.value),
+)
+def test_an_expression_that_gives_no_pause_is_told_and_leaves_it_to_the_strategy(answer: Answer) -> None:
+    options = LifecycleOptions(
+        retry=RetryOptions(calculate_delay="asked", strategy=Strategy.FIXED, base_delay_ms=7, max_delay_ms=9)
+    )
+    _, trace = drive([[[RESET], [{"text": "a"}, END]]], options, decide=lambda ask: answer)
+    (told,) = trace.of("RETRY_FN_ERROR")
+    assert told["error"].startswith("calculate_delay: ")
+    assert told["finalShouldRetry"] is True
+    assert [event["delayMs"] for event in trace.of("RETRY_ATTEMPT")] == [7]

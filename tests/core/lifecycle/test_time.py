@@ -19,7 +19,9 @@ PING: dict[str, Any] = {"keep_alive": True}
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        ([PING, {"wait_ms": 400}, PING, {"wait_ms": 400}], "INITIAL_TOKEN_TIMEOUT"),
+        ([PING, {"wait_ms": 400}, PING, {"wait_ms": 501}], "INITIAL_TOKEN_TIMEOUT"),
+        ([*[PING, {"wait_ms": 400}] * 3], "INITIAL_TOKEN_TIMEOUT"),
+        ([*[PING, {"wait_ms": 400}] * 2, {"text": "a"}, END], None),
         ([{"text": ""}, {"wait_ms": 600}], "INITIAL_TOKEN_TIMEOUT"),
         ([{"reasoning": ""}, {"refusal": ""}, {"wait_ms": 600}], "INITIAL_TOKEN_TIMEOUT"),
         ([{"usage": {"input_tokens": 1, "output_tokens": 0}}, {"wait_ms": 600}], "INITIAL_TOKEN_TIMEOUT"),
@@ -38,6 +40,8 @@ PING: dict[str, Any] = {"keep_alive": True}
     ],
     ids=[
         "pings do not end the initial limit",
+        "pings put the initial limit off up to a cap",
+        "pings put the initial limit off",
         "an empty chunk does not end it",
         "nor does empty reasoning or an empty refusal",
         "usage does not end it",

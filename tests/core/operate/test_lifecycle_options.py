@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.options import NO_TIMEOUTS, REASONS, LifecycleOptions, RetryOptions, TimeoutOptions
-from app.core.operate.lifecycle import MAX_CONTEXT, LifecycleBody, merge_lifecycle
+from app.core.operate.lifecycle import MAX_CONTEXT, Contradiction, LifecycleBody, merge_lifecycle
 
 
 def level(**said: Any) -> dict[str, Any]:
@@ -92,6 +92,39 @@ def test_the_first_level_has_the_last_word(below: list[dict[str, Any]], limit: i
     assert merge_lifecycle({"timeout": None}, *below).options.timeout == NO_TIMEOUTS
 
 
+@pytest.mark.parametrize(
+    ("levels", "caps"),
+    [
+        ([{"max_retries": 1}, {"attempts": 3}], (3, 1)),
+        ([None, {"attempts": 3, "max_retries": 3}], (0, 0)),
+        ([{"attempts": 9}, None], (9, 0)),
+        ([{"max_delay_ms": 5}, {"base_delay_ms": 9}], (3, 6)),
+    ],
+)
+def test_a_level_may_cap_what_a_lesser_one_asks_for(levels: list[Any], caps: tuple[int, int]) -> None:
+    retry = merge_lifecycle(*(level(retry=section) for section in levels)).options.retry
+    assert (retry.attempts, retry.max_retries) == caps
+
+
+@pytest.mark.parametrize(
+    ("levels", "path"),
+    [
+        ([{"attempts": 3}, {"max_retries": 1}], ("retry", "attempts")),
+        ([{"base_delay_ms": 9}, {}, {"max_delay_ms": 5}], ("retry", "base_delay_ms")),
+        (
+            [{"strategy": "fixed"}, {"base_delay_ms": 9}, {"max_delay_ms": 5}, None],
+            ("retry", "base_delay_ms"),
+        ),
+    ],
+)
+def test_what_a_level_asks_for_against_a_lesser_cap_is_a_contradiction(
+    levels: list[Any], path: tuple[str, str]
+) -> None:
+    with pytest.raises(Contradiction) as refused:
+        merge_lifecycle(*(level(retry=section) for section in levels))
+    assert refused.value.path == path
+
+
 def test_the_body_documents_the_defaults_that_hold() -> None:
     told = LifecycleBody.model_validate({"timeout": {}, "retry": {}, "detect_zero_tokens": True})
     assert merge_lifecycle(told.model_dump()).options == LifecycleOptions()
@@ -105,6 +138,7 @@ def test_the_body_documents_the_defaults_that_hold() -> None:
         ({"timeout": {"initial_token_ms": "5"}}, ("timeout", "initial_token_ms")),
         ({"timeout": {"unknown": 1}}, ("timeout", "unknown")),
         ({"retry": {"attempts": None}}, ("retry", "attempts")),
+        ({"retry": {"attempts": 3, "max_retries": 2}}, ("retry",)),
         ({"retry": {"retry_on": ["boredom"]}}, ("retry", "retry_on", 0)),
         ({"retry": {"strategy": "hope"}}, ("retry", "strategy")),
         ({"events": None}, ("events",)),
