@@ -23,6 +23,7 @@ class Scale:
     acts: int = 30
     batches: int = 6
     turns: int = 205
+    hangups: int = 20
     floor: int = 60
     lengths: tuple[int, ...] = (1_000, 10_000, 100_000)
     """Tokens of one stream, for the lifecycle core."""

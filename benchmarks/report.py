@@ -59,6 +59,10 @@ ROWS: Final = (
     Row("act, batch of 100, p50", _S + "act100_ms", "ms", "≤ 30", _COMMIT),
     Row("operate + action at turn 20", _S + "turn20_ms", "ms"),
     Row("operate + action at turn 200", _S + "turn200_ms", "ms", "≤ 1.1 × turn 20", _S + "turn20_ms"),
+    Row("cancel to closed at the model, p50", _S + "cancel_to_close_ms", "ms"),
+    Row("— most", _S + "cancel_to_close_most_ms", "ms", "≤ 100"),
+    Row("limit to closed at the model, p50", _S + "limit_to_close_ms", "ms"),
+    Row("— most", _S + "limit_to_close_most_ms", "ms", "≤ 100"),
     Row("memory of the service, idle", _S + "idle_mb", "MB", "≤ 100"),
     Row("memory of the service, after", _S + "after_mb", "MB", "≤ 120", _S + "idle_mb"),
     *(

@@ -17,6 +17,7 @@ from typing import Any, Final
 from benchmarks import floors, parts
 from benchmarks.client import LoadFailed
 from benchmarks.figures import Figures, Scale
+from benchmarks.hangups import hangups
 from benchmarks.loads import LOADS, OWN_LOADS, Load, OwnLoad
 from benchmarks.processes import cpu_s, machine_busy_s
 from benchmarks.record import Stored, check_logs, stored
@@ -169,6 +170,12 @@ async def _floors(on: Stage, scale: Scale) -> Figures:
     }
 
 
+async def _hangups(on: Stage, scale: Scale) -> Figures:
+    # Not watched: these runs are not to be completed.
+    await on.branchline.prepare(2 * scale.hangups)
+    return _named(on.branchline.name, await hangups(on.branchline, scale))
+
+
 async def _provider(on: Stage, scale: Scale) -> Figures:
     return await parts.provider(on.direct.address)
 
@@ -177,6 +184,7 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     StagedBlock("floors", _floors),
     *map(_staged, LOADS),
     *map(_own, OWN_LOADS),
+    StagedBlock("hangups", _hangups),
     StagedBlock("provider", _provider),
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),

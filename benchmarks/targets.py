@@ -65,21 +65,23 @@ class Branchline:
         self._models: set[str] = set()
         self._branches: deque[str] = deque()
 
-    async def prepare(self, count: int, model: str) -> None:
-        """Register the model and make a fresh branch for each question."""
-        await self._register(model)
+    async def prepare(self, count: int, model: str | None = None) -> None:
+        """Register the model, if one is named, and make a fresh branch for each question."""
+        if model is not None:
+            await self.register(model, self._fake)
         asked = [request(self.address, "POST", "/v1/branches", {}) for _ in range(count)]
         made = await load(self.address, asked, clients=min(count, CLIENTS))
         self._branches.extend(answer.json()["id"] for answer in made.answers)
 
-    async def _register(self, model: str) -> None:
+    async def register(self, model: str, server: Address) -> None:
+        """Have a model that is asked at a server, unless there is one of the name."""
         if model in self._models:
             return
         body = {
             "name": model,
             "provider": "openai",
             "model": model,
-            "base_url": f"http://{self._fake[0]}:{self._fake[1]}/v1",
+            "base_url": f"http://{server[0]}:{server[1]}/v1",
         }
         asked = await load(self.address, [request(self.address, "POST", "/v1/models", body)], clients=1)
         asked.answers[0].json()
