@@ -53,7 +53,7 @@ def lifecycle(scale: Scale) -> Figures:
     figures: Figures = {}
     for name, (options, kind) in _STREAMS.items():
         for length in scale.lengths:
-            deltas = _deltas(length, kind)
+            deltas = deltas_of(length, kind)
             figures[f"lifecycle.{name}_{length}_us"] = _cpu_us(
                 lambda options=options, deltas=deltas: _stream(options, deltas),  # type: ignore[misc]
                 each=length,
@@ -62,7 +62,7 @@ def lifecycle(scale: Scale) -> Figures:
     return figures
 
 
-def _deltas(tokens: int, kind: str) -> list[TextDelta]:
+def deltas_of(tokens: int, kind: str) -> list[TextDelta]:
     """Words in a random order that is the same each time: one endless line, lines, or a list of JSON."""
     chance = Random(7)
     out: list[TextDelta] = []

@@ -82,6 +82,20 @@ ROWS: Final = (
         for length in (1_000, 10_000, 100_000)
     ),
     *(
+        Row(
+            f"the same by the l0 package, {what}, {length // 1000}k tokens",
+            f"l0.{name}_{length}_us",
+            "µs/token",
+            floor=f"lifecycle.{name}_{length}_us",
+        )
+        for name, what in (
+            ("bare", "bare"),
+            ("everything", "everything on, one line"),
+            ("everything_lines", "everything on, lines"),
+        )
+        for length in (1_000, 10_000)
+    ),
+    *(
         Row(f"{what}, {size} chunk{'s' * (size > 1)} a read", f"decoding.{name}_{size}_us", "µs/chunk")
         for name, what in (("sse", "events from bytes"), ("reader", "chunks from bytes"))
         for size in (1, 16)

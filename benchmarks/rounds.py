@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from benchmarks import floors, parts
+from benchmarks import floors, parts, peer
 from benchmarks.client import LoadFailed
 from benchmarks.figures import Figures, Scale
 from benchmarks.hangups import hangups
@@ -188,4 +188,5 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     StagedBlock("provider", _provider),
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),
+    *([Block("peer", peer.lifecycle)] if peer.is_installed() else []),
 )
