@@ -59,6 +59,20 @@ ROWS: Final = (
     Row("act, batch of 100, p50", _S + "act100_ms", "ms", "≤ 30", _COMMIT),
     Row("operate + action at turn 20", _S + "turn20_ms", "ms"),
     Row("operate + action at turn 200", _S + "turn200_ms", "ms", "≤ 1.1 × turn 20", _S + "turn20_ms"),
+    *(
+        row
+        for length in (10_000, 100_000)
+        for row in (
+            Row(
+                f"one run of {length // 1000}k tokens, all on, stored",
+                f"{_S}long_{length}_bytes_per_token",
+                "B/token",
+                "" if length == 10_000 else "flat",
+                None if length == 10_000 else _S + "long_10000_bytes_per_token",
+            ),
+            Row("— memory on top, at most", f"{_S}long_{length}_mb", "MB"),
+        )
+    ),
     Row("cancel to closed at the model, p50", _S + "cancel_to_close_ms", "ms"),
     Row("— most", _S + "cancel_to_close_most_ms", "ms", "≤ 100"),
     Row("limit to closed at the model, p50", _S + "limit_to_close_ms", "ms"),

@@ -19,6 +19,7 @@ from benchmarks.client import LoadFailed
 from benchmarks.figures import Figures, Scale
 from benchmarks.hangups import hangups
 from benchmarks.loads import LOADS, OWN_LOADS, Load, OwnLoad
+from benchmarks.long_runs import long_runs
 from benchmarks.processes import cpu_s, machine_busy_s
 from benchmarks.record import Stored, check_logs, stored
 from benchmarks.stage import Stage, stage
@@ -170,6 +171,10 @@ async def _floors(on: Stage, scale: Scale) -> Figures:
     }
 
 
+async def _long_runs(on: Stage, scale: Scale) -> Figures:
+    return _named(on.branchline.name, await long_runs(on.branchline, on.connection, on.service_mb))
+
+
 async def _hangups(on: Stage, scale: Scale) -> Figures:
     # Not watched: these runs are not to be completed.
     await on.branchline.prepare(2 * scale.hangups)
@@ -184,6 +189,7 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     StagedBlock("floors", _floors),
     *map(_staged, LOADS),
     *map(_own, OWN_LOADS),
+    StagedBlock("long_runs", _long_runs),
     StagedBlock("hangups", _hangups),
     StagedBlock("provider", _provider),
     Block("lifecycle", parts.lifecycle),
