@@ -19,6 +19,7 @@ from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Effect, Finish, Open
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
+from app.core.lifecycle.options import LifecycleOptions
 from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking
 from app.core.operate.lifecycle import Contradiction, Lifecycle, merge_lifecycle
@@ -116,13 +117,13 @@ class OperatePlanner:
         """See `plan.Planner`."""
         outside = self._outside
         params = resolve(request, settings_of(branch))
+        own = request.lifecycle.level() if request.lifecycle else None
+
+        def lifecycle_on(model: ResolvedModel) -> Lifecycle:
+            return outside.lifecycle_of(own, branch.lifecycle, model.lifecycle, branch.project_lifecycle)
+
         primary = await model_named(outside.models, run.project_id, params.chat_model, "/chat_model")
-        lifecycle = outside.lifecycle_of(
-            request.lifecycle.level() if request.lifecycle else None,
-            branch.lifecycle,
-            primary.lifecycle,
-            branch.project_lifecycle,
-        )
+        lifecycle = lifecycle_on(primary)
         endpoints = [primary.endpoint]
         for index, name in enumerate(lifecycle.fallbacks):
             at = pointer("lifecycle", "fallbacks", index)
@@ -135,9 +136,10 @@ class OperatePlanner:
             run.context = dumps(lifecycle.context).decode()
         parser = None
         if params.parse_model is not None:
-            parser = await model_named(outside.models, run.project_id, params.parse_model, "/parse_model")
+            model = await model_named(outside.models, run.project_id, params.parse_model, "/parse_model")
+            parser = model.endpoint, lifecycle_on(model).options
         operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered)
-        return operation.plan(None if parser is None else parser.endpoint)
+        return operation.plan(parser)
 
 
 class _Operation:
@@ -182,13 +184,16 @@ class _Operation:
         """How the model that answers was asked."""
         return self._askings[self._machine.fallback_index]
 
-    def plan(self, parser: ModelEndpoint | None) -> Plan:
-        """The first events, and the rest of the way; `parser` mends answers that cannot be used."""
+    def plan(self, parser: tuple[ModelEndpoint, LifecycleOptions] | None) -> Plan:
+        """The first events, and the rest of the way; `parser` mends answers that cannot be used.
+
+        Its options govern its own streams; the deadline and the model calls are the run's.
+        """
         now_ms = self._outside.clock.mono_ms()
         total_ms = self._lifecycle.options.timeout.total_ms
         self._deadline_ms = None if total_ms is None else now_ms + total_ms
         if parser is not None:
-            self._repairer = self._repairer_on(parser)
+            self._repairer = self._repairer_on(*parser)
         effects = self._machine.feed(Begin(), now_ms)
         events = [effect for effect in effects if isinstance(effect, Event)]
         rest = [effect for effect in effects if not isinstance(effect, Event)]
@@ -203,13 +208,13 @@ class _Operation:
 
         return Plan(perform, events)
 
-    def _repairer_on(self, endpoint: ModelEndpoint) -> Repairer:
+    def _repairer_on(self, endpoint: ModelEndpoint, options: LifecycleOptions) -> Repairer:
         outside = self._outside
         return Repairer(
             endpoint,
             outside.providers[endpoint.provider],
             self._asking(endpoint, ()),
-            self._lifecycle.options,
+            options,
             outside.clock,
             outside.draw,
             outside.decide,

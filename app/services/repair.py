@@ -118,8 +118,7 @@ class _Asked:
 
 
 def _options(options: LifecycleOptions, left_ms: float | None) -> LifecycleOptions:
-    """The run's own, without what judges or keeps the text that a person reads."""
-    timeout = options.timeout
-    if left_ms is not None:
-        timeout = replace(timeout, total_ms=max(1, round(left_ms)))
+    """Without what judges or keeps the text that a person reads; the deadline is the run's."""
+    total_ms = None if left_ms is None else max(1, round(left_ms))
+    timeout = replace(options.timeout, total_ms=total_ms)
     return replace(options, timeout=timeout, guardrails=(), drift=None, continuation=None)

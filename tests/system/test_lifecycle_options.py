@@ -74,7 +74,7 @@ async def test_what_contradicts_another_level_is_named_with_the_request(service:
 
 async def test_the_deadline_is_the_runs_its_tools_included(service: Service) -> None:
     call = {"index": 0, "id": "c1", "name": "forever", "arguments": "{}"}
-    calls = [{"tool_call": call}, {"end": "tool_calls"}]
+    calls: list[dict[str, Any]] = [{"tool_call": call}, {"end": "tool_calls"}]
     branch = await service.branch(chat_model=await service.scripted("late", calls))
     run = await service.operate(
         branch, actions=True, tools=["forever"], lifecycle={"timeout": {"total_ms": 300}}

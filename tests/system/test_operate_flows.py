@@ -86,6 +86,21 @@ async def test_repairs_retries_and_fallbacks_share_one_budget(service: Service) 
     assert [e["meta"]["code"] for e in events if e["type"] == "ERROR"][-1] == "MODEL_CALLS_EXHAUSTED"
 
 
+async def test_a_parse_model_has_options_of_its_own(service: Service) -> None:
+    fault: Mapping[str, Any] = {"error": {"kind": "network", "type": "connection_reset"}}
+    model = await service.scripted("asked", [{"text": "none"}, {"end": "stop"}])
+    streams = [{"attempts": [[fault], [fault], [{"text": "{}"}, {"end": "stop"}]]}]
+    await service.model(
+        "mender",
+        provider="scripted",
+        options={"streams": streams},
+        lifecycle={"retry": {"max_retries": 2, "base_delay_ms": 0}},
+    )
+    branch = await service.branch(chat_model=model, lifecycle={"retry": {"attempts": 0}})
+    run = await service.operate(branch, parse_model="mender", response_format={"type": "object"})
+    assert (run["result"], run["attempts"]) == ({}, 1 + 3)
+
+
 def test_every_type_of_the_contract_is_emitted_by_a_flow() -> None:
     consensus = json.loads((DATA / "consensus_flows.json").read_text("utf-8"))
     flows = [*STREAM_FLOWS.values(), *FLOWS.values(), *consensus["flows"], *consensus["sequences"].values()]

@@ -113,10 +113,9 @@ class Limits:
 
     def _silence_ms(self) -> float | None:
         """When the server will have been silent for too long."""
-        if self.progress_ms is not None:
-            since_ms, limit_ms = self.progress_ms, self._inter_ms
-        else:
-            since_ms, limit_ms = self._asked_ms, self._initial_ms
+        begun = self.progress_ms is not None
+        since_ms = self.progress_ms if begun else self._asked_ms
+        limit_ms = self._inter_ms if begun else self._initial_ms
         if since_ms is None or limit_ms is None:
             return None
         by_life = min(self._alive_ms + limit_ms, since_ms + self._alive_cap_ms)
