@@ -13,7 +13,7 @@ from app.ports.storage import RunRecord, StoredMessage
 RUN_COLUMNS = (
     "id, project_id, branch_id, kind, status, request, created_at, context, key_id, request_id, traceparent, "
     "epoch, cancel_requested_at, expires_at, result, error, validation, finish_reason, finish_reason_raw, "
-    "partial_text, model, usage, attempts, fallback_index, last_seq, started_at, ended_at"
+    "partial_text, model, usage, attempts, fallback_index, last_seq, started_at, ended_at, resume, wake_at"
 )
 
 MESSAGE_COLUMNS = (

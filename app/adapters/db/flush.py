@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db import approvals
 from app.adapters.db.columns import RUN_COLUMNS, entry_columns, run_record, transposed
 from app.ports.storage import CallEnd, Flush, FlushResult, NewCall, NewMessage, RunRecord
 
@@ -182,17 +183,20 @@ async def write(
         kept = await connection.fetch(LOG_ONLY, *log)
         return FlushResult(lost=_missing(flushes, kept))
     everything = [*log, *_row_columns(flushes, now)]
-    branches = [f.branch_id for f in flushes if f.end and f.branch_id]
-    if not branches:
+    frees = any(f.ends and f.branch_id for f in flushes)
+    waits = any(map(approvals.waits, flushes))
+    if not frees and not waits:
         kept = await connection.fetch(FULL, *everything)
         return FlushResult(lost=_missing(flushes, kept))
     async with connection.transaction():
         kept = await connection.fetch(FULL, *everything)
         lost = _missing(flushes, kept)
+        if waits:
+            await approvals.write(connection, flushes, lost, now)
         # A second statement, because a unique index is checked row by row: in one, the next run could be
         # started before the old one has ended.
-        freed = [f.branch_id for f in flushes if f.end and f.branch_id and f.run_id not in lost]
-        rows = await connection.fetch(HAND_OVER, freed, owner, lease, now)
+        freed = [f.branch_id for f in flushes if f.ends and f.branch_id and f.run_id not in lost]
+        rows = await connection.fetch(HAND_OVER, freed, owner, lease, now) if freed else []
     started: list[RunRecord] = [run_record(row) for row in rows]
     return FlushResult(lost=lost, started=started)
 
@@ -221,7 +225,9 @@ async def outcome(
     """
     last = await connection.fetch(_LAST, [f.run_id for f in flushes], [f.epoch for f in flushes])
     reached = {row["id"]: row["seq"] for row in last}
-    firsts = {f.run_id: next((r.id for r in f.rows if not isinstance(r, CallEnd)), None) for f in flushes}
+    firsts = {
+        f.run_id: next((r.id for r in f.rows if isinstance(r, NewMessage | NewCall)), None) for f in flushes
+    }
     found = {row["id"] for row in await connection.fetch(_ROWS, [id for id in firsts.values() if id])}
     # A flush of ends of calls alone is not looked for: written twice it changes nothing.
     written = {
@@ -229,7 +235,7 @@ async def outcome(
         for f in flushes
         if (reached.get(f.run_id, -1) >= f.entries[-1].last_seq if f.entries else firsts[f.run_id] in found)
     }
-    freed = [f.branch_id for f in flushes if f.end and f.branch_id and f.run_id in written]
+    freed = [f.branch_id for f in flushes if f.ends and f.branch_id and f.run_id in written]
     held = await connection.fetch(_HELD, freed, owner, [f.run_id for f in flushes]) if freed else []
     return written, [run_record(row) for row in held]
 

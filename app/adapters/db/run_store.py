@@ -11,7 +11,9 @@ import asyncpg
 from pydantic_core import from_json
 
 from app.adapters.db import accept as accepting
+from app.adapters.db import approvals as approving
 from app.adapters.db import flush as flushing
+from app.adapters.db import leases as holding
 from app.adapters.db.columns import (
     MESSAGE_COLUMNS,
     RUN_COLUMNS,
@@ -28,7 +30,9 @@ from app.ports.ambient import Clock
 from app.ports.storage import (
     Acceptance,
     Accepted,
+    ApprovalRecord,
     BranchState,
+    CallRecord,
     Claimed,
     Flush,
     FlushResult,
@@ -60,49 +64,6 @@ SELECT * FROM (
         ORDER BY seq LIMIT $3
     ) AS rows
 ) AS counted WHERE before IS NULL OR before <= $3 + {MAX_BLOCK} ORDER BY seq"""
-
-_RENEW = """
-UPDATE runs r SET lease_until = now() + $3::interval
-FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
-WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
-RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
-
-_CLAIM = f"""
-WITH due AS (
-    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
-FROM due WHERE r.id = due.id
-RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
-
-# A queued run on a free branch means that its hand-over was lost with a process.
-_UNSTUCK = f"""
-WITH locked AS MATERIALIZED (
-    SELECT b.id FROM branches b WHERE b.id IN (
-        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
-            SELECT 1 FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')))
-    LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
-),
-next AS (
-    SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
-    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
-)
-UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
-       started_at = $4
-FROM next WHERE r.id = next.id AND r.status = 'queued'
-RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
-
-_EXPIRE = """
-WITH late AS (
-    SELECT id FROM runs WHERE status = 'queued' AND expires_at < $1 LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
-),
-ended AS (
-    UPDATE runs r SET status = 'expired', ended_at = $1, last_seq = r.last_seq + 1
-    FROM late WHERE r.id = late.id RETURNING r.id, r.last_seq
-)
-INSERT INTO events (run_id, ts, seq, type, meta)
-SELECT id, $2, last_seq, $3, $4::json FROM ended RETURNING run_id"""
 
 _LAST_SEQ = """
 SELECT u.id, GREATEST(
@@ -317,42 +278,31 @@ class PostgresRuns:
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """See the port."""
         async with self._rest.use() as connection:
-            rows = await connection.fetch(_RENEW, list(leases), list(leases.values()), self._lease)
-        kept = {row["id"] for row in rows}
-        return (
-            [row["id"] for row in rows if row["cancelled"]],
-            [run_id for run_id in leases if run_id not in kept],
-        )
+            return await holding.renew(connection, leases, self._lease)
 
     async def claim(self, limit: int) -> Claimed:
         """See the port."""
         async with self._rest.use() as connection:
-            orphans = await connection.fetch(_CLAIM, self._owner, self._lease, limit)
-            waiting = await connection.fetch(_UNSTUCK, self._owner, self._lease, limit, self._now())
-            if not orphans and not waiting:
-                return Claimed()
-            ids = [row["id"] for row in (*orphans, *waiting)]
-            last = {row["id"]: row["last_seq"] for row in await connection.fetch(_LAST_SEQ, ids)}
-        claimed = Claimed([run_record(row) for row in orphans], [run_record(row) for row in waiting])
-        for record in (*claimed.orphans, *claimed.started):
-            record.last_seq = last[record.id]
+            claimed = await holding.claim(
+                connection, limit, owner=self._owner, lease=self._lease, now=self._now()
+            )
+            held = [*claimed.orphans, *claimed.started, *claimed.woken]
+            if held:
+                rows = await connection.fetch(_LAST_SEQ, [record.id for record in held])
+                last = {row["id"]: row["last_seq"] for row in rows}
+                for record in held:
+                    record.last_seq = last[record.id]
         return claimed
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """See the port."""
         async with self._rest.use() as connection:
-            await connection.execute(
-                "UPDATE runs r SET status = 'queued', owner = NULL, lease_until = NULL, started_at = NULL "
-                "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) WHERE r.id = w.id AND r.epoch = w.epoch",
-                [run.id for run in runs],
-                [run.epoch for run in runs],
-            )
+            await holding.give_back(connection, runs)
 
     async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
         """See the port."""
         async with self._rest.use() as connection:
-            rows = await connection.fetch(_EXPIRE, at, expired.ts, expired.code, expired.meta)
-        return [row["run_id"] for row in rows]
+            return await holding.expire(connection, at=at, expired=expired)
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """See the port."""
@@ -363,6 +313,20 @@ class PostgresRuns:
                 run_id,
             )
         return [OpenCall(**dict(row)) for row in rows]
+
+    async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            return await approving.calls_of(connection, run_id)
+
+    async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
+        """See the port."""
+
+        async def work(connection: asyncpg.Connection[Any]) -> Sequence[ApprovalRecord]:
+            async with connection.transaction():
+                return await approving.settled(connection, run_id, at=self._now())
+
+        return await self._rest.run(work)
 
     async def request_cancel(
         self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry
@@ -382,9 +346,10 @@ class PostgresRuns:
                 if record.ended:
                     raise RunEnded(f"The run has already ended: it is {record.status}.")
                 if record.status != "queued":
+                    # A waiting run is taken up, to be ended by whoever takes it.
                     await connection.execute(
-                        "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2) "
-                        "WHERE id = $1",
+                        "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2), "
+                        "ready_at = CASE WHEN status = 'waiting' THEN $2 END WHERE id = $1",
                         run_id,
                         at,
                     )

@@ -103,6 +103,17 @@ class Batch:
     """Whether a failed call is a value, or ends the request."""
     verbose: bool = False
     """Whether a preview of each call's arguments is logged."""
+    retries: int = 0
+    """Further attempts at a call whose tool failed; only where the tool may be called twice."""
+    retry_delay_s: float = 0.0
+    retry_backoff: float = 1.0
+    """The delay before each further attempt is that many times the one before."""
+    retry_any_tool: bool = False
+    """Whether tools that are not declared idempotent may be called twice too."""
+    throttle_s: float = 0.0
+    """Between the beginnings of two calls."""
+    keep_failures: bool = False
+    """Whether an unsuppressed failure stays in its place, and the other calls go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,4 +286,16 @@ def _batch(
     params: CallParams | None, strategy: ActionStrategy, suppress_errors: bool, verbose: bool
 ) -> Batch:
     chosen = params or CallParams()
-    return Batch(strategy, chosen.max_concurrent, chosen.retry_timeout, suppress_errors, verbose)
+    return Batch(
+        strategy,
+        chosen.max_concurrent,
+        chosen.retry_timeout,
+        suppress_errors,
+        verbose,
+        chosen.retry_attempts,
+        chosen.retry_initial_delay,
+        chosen.retry_backoff,
+        chosen.retry_any_tool,
+        chosen.throttle_period or 0.0,
+        chosen.return_exceptions,
+    )

@@ -56,18 +56,38 @@ class Instruct(_Body):
 class CallParams(_Body):
     """How a batch of tool calls is made."""
 
-    retry_attempts: int = Field(0, ge=0, description="Only 0 is offered by this version.")
-    retry_initial_delay: float = Field(0, ge=0, description="Only 0 is offered by this version.")
-    retry_backoff: float = Field(1, ge=0, description="Only 1 is offered by this version.")
+    retry_attempts: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="Further attempts at a call whose tool failed, of the same `call_id`; only at tools that "
+        "are declared idempotent, unless `retry_any_tool` is set.",
+    )
+    retry_initial_delay: float = Field(0, ge=0, le=3_600, description="Seconds before the second attempt.")
+    retry_backoff: float = Field(
+        1, ge=0, le=100, description="By what the delay is multiplied for each further attempt."
+    )
     retry_timeout: float | None = Field(
-        None, gt=0, le=3_600, description="Seconds that one call may take; then it has failed with TIMEOUT."
+        None,
+        gt=0,
+        le=3_600,
+        description="Seconds that one attempt may take; then it has failed with TIMEOUT.",
+    )
+    retry_any_tool: bool = Field(
+        False, description="Also tries tools again that may take effect twice by that."
     )
     max_concurrent: int | None = Field(None, ge=1, le=MAX_ACTIONS, description="Calls at the same time.")
-    throttle_period: float | None = Field(None, ge=0, description=NOT_OFFERED)
+    throttle_period: float | None = Field(
+        None, ge=0, le=3_600, description="Seconds between the beginnings of two calls."
+    )
     output_dropna: bool = Field(
         True, description="Leaves out slots without a response, of which this service has none."
     )
-    return_exceptions: bool = Field(False, description="Only false is offered by this version.")
+    return_exceptions: bool = Field(
+        False,
+        description="With `suppress_errors: false` a failed call stays in its place as a value, and neither "
+        "ends the request nor the other calls.",
+    )
 
 
 class FieldModel(_Body):

@@ -14,11 +14,6 @@ Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
 _NOTHING: Final = (None,)
 
 ACT: Final[Accepted] = {
-    ("call_params", "retry_attempts"): (0,),
-    ("call_params", "retry_initial_delay"): (0,),
-    ("call_params", "retry_backoff"): (1,),
-    ("call_params", "throttle_period"): (None, 0),
-    ("call_params", "return_exceptions"): (False,),
     ("if_busy",): ("enqueue", "reject"),
 }
 

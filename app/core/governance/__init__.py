@@ -1,0 +1,1 @@
+"""Who may do what: gates and permissions over one call."""
