@@ -221,7 +221,6 @@ async def application(
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
         expressions = Cel()
-        stack.callback(expressions.close)
         choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
