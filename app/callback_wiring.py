@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from app.adapters.db.engine import driver_arguments
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
-from app.adapters.handlers.load import load_handlers
+from app.adapters.handlers.declare import Method
 from app.adapters.handlers.python import PythonHandlers
 from app.adapters.run_figures import RunFigures
 from app.adapters.webhook_client import WebhookClient
@@ -54,10 +54,15 @@ class Telling:
 
 @asynccontextmanager
 async def telling(
-    settings: Settings, database_url: str, clock: Clock, ids: IdSource, addresses: AddressRule
+    settings: Settings,
+    found: Sequence[tuple[str, Mapping[str, Method]]],
+    database_url: str,
+    clock: Clock,
+    ids: IdSource,
+    addresses: AddressRule,
 ) -> AsyncIterator[Telling]:
-    """Pass callbacks on, until the block ends. Raises InvalidHandler."""
-    handlers = PythonHandlers(load_handlers(settings.handler_modules), timeout_s=settings.handler_timeout_s)
+    """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends."""
+    handlers = PythonHandlers(found, timeout_s=settings.handler_timeout_s)
     arguments = driver_arguments(database_url)
     async with AsyncExitStack() as stack:
         outbox = PostgresOutbox(arguments, lease_s=max(2 * settings.webhook_timeout_s, LEAST_LEASE_S))

@@ -154,11 +154,13 @@ def serve(
             server = Server(made.app, stopping)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             up = asyncio.create_task(server.up.wait())
-            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
-            if server.started and once_up is not None and not await asyncio.to_thread(once_up):
-                server.stop()
-            await serving
-            up.cancel()
+            try:
+                await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+                if server.started and once_up is not None and not await asyncio.to_thread(once_up):
+                    server.stop()
+                await serving
+            finally:
+                up.cancel()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(running())

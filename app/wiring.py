@@ -34,12 +34,10 @@ from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
-from app.adapters.guardrails.python import Guardrail, PythonGuardrails, load_guardrails
+from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
-from app.adapters.plugins import BadPlugin
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
-from app.adapters.tools.load import load_tools
 from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
@@ -47,8 +45,8 @@ from app.api.running import Running
 from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.guardrails.base import Rule
-from app.core.guardrails.presets import built_in_rules
 from app.core.operate.lifecycle import LifecycleBody
+from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
@@ -216,13 +214,13 @@ async def application(
     served with.
     """
     async with AsyncExitStack() as stack:
-        tools = PythonTools(load_tools(settings.tool_modules))
+        plugins = load_all(settings)
+        tools = PythonTools(plugins.tools)
         stack.callback(tools.close)
         catalog = PythonCatalog(tools)
-        guardrails = PythonGuardrails(_guardrails(settings))
+        guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
         expressions = Cel()
-        stack.callback(expressions.close)
         choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
@@ -232,7 +230,9 @@ async def application(
         known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
         models = _models(on, settings, operators or OperatorModels(), known, addresses)
-        told = await stack.enter_async_context(telling(settings, database_url, on.clock, on.ids, addresses))
+        told = await stack.enter_async_context(
+            telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
+        )
         made = machinery(
             database_url,
             lease_ms=settings.lease_ms,
@@ -263,18 +263,6 @@ async def application(
         )
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
-
-
-def _guardrails(settings: Settings) -> list[Guardrail]:
-    """Raises BadSettings for one that cannot be loaded, or that bears a built-in rule's name."""
-    try:
-        found = load_guardrails(settings.guardrail_modules)
-    except BadPlugin as error:
-        raise BadSettings(str(error)) from error
-    taken = sorted(built_in_rules().keys() & {guardrail.name for guardrail in found})
-    if taken:
-        raise BadSettings(f"a guardrail cannot be called {taken[0]!r}: that is a built-in one")
-    return found
 
 
 def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None:

@@ -53,8 +53,10 @@ def test_lists_are_separated_by_commas_in_the_environment_and_are_lists_in_the_f
 ) -> None:
     toml('allowed_hosts = ["ollama", "10.0.0.0/8"]\n')
     monkeypatch.setenv("BRANCHLINE_EXPOSED_ENV", "A_KEY, B_KEY,")
+    monkeypatch.setenv("BRANCHLINE_WEBHOOK_PAUSES_S", "1, 2.5")
     settings = load_settings()
     assert settings.exposed_env == ("A_KEY", "B_KEY")
+    assert settings.webhook_pauses_s == (1, 2.5)
     assert settings.allowed_hosts == ("ollama", "10.0.0.0/8")
 
 
@@ -96,6 +98,10 @@ def test_models_come_from_the_file_and_from_the_environment(
         ("port = ", {}, [""]),
         ("", {"BRANCHLINE_CONFIG": "nowhere.toml"}, ["BRANCHLINE_CONFIG", "nowhere.toml"]),
         ("", {"BRANCHLINE_SECRET_KEY": "short"}, ["secret_key: "]),
+        ("", {"BRANCHLINE_WEBHOOK_TIMEOUT_S": "31"}, ["webhook_timeout_s: "]),
+        ("", {"BRANCHLINE_HANDLER_TIMEOUT_S": "0"}, ["handler_timeout_s: "]),
+        ("", {"BRANCHLINE_WEBHOOK_PAUSES_S": "1,soon"}, ["webhook_pauses_s"]),
+        ("", {"BRANCHLINE_WEBHOOK_PAUSES_S": "1,-5"}, ["webhook_pauses_s"]),
     ],
 )
 def test_what_is_unknown_or_wrong_is_named(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -19,14 +21,17 @@ from app.ports.storage import RunRecord, RunStore
 from app.ports.webhooks import Due, Outbox, Settlement, WebhookSender
 from app.services.posts import Post, Stretch, next_stretch
 
-MOST: Final = 32
+MOST: Final = 64
 """Deliveries that a process sees to at once."""
-EACH: Final = 4
+EACH: Final = 8
 """Of them, those to one endpoint; a single one after a failure, until a post is taken again."""
 POLL_S: Final = 1.0
 """How often deliveries are looked for that nobody announced: retries, and those of lost processes."""
-ROUND_S: Final = 0.05
-"""The least time between two looks, so that a run with many commits does not cause as many."""
+LOOK_S: Final = 0.05
+"""The least time between two looks for what is due, so that many commits or posts do not cause as many.
+
+Where more was due to an endpoint than it had room for, the next look comes when half of the room is free.
+"""
 QUIET_S: Final = (1.0, 30.0)
 """How soon a run without news is looked at again: after a quarter of its age, within these bounds."""
 
@@ -56,7 +61,11 @@ class Courier:
         self._interests: dict[UUID, bool] = {}
         self._news: set[UUID] = set()
         self._wake = asyncio.Event()
-        self._poll_due_ms = 0.0
+        self._poll_due_ms = self._news_due_ms = self._room_due_ms = 0.0
+        self._freed = False
+        """Whether something has ended since deliveries were last claimed."""
+        self._more: set[UUID] = set()
+        """Endpoints that may have been owed more then."""
         self._flights: set[asyncio.Task[None]] = set()
         self._busy: Counter[UUID] = Counter()
         self._failing: set[UUID] = set()
@@ -75,19 +84,20 @@ class Courier:
     async def work(self) -> None:
         """Deliver for ever; ends by cancellation."""
         while True:
-            left_s = (self._poll_due_ms - self._clock.mono_ms()) / 1000
-            if left_s > 0 and not self._wake.is_set():
-                waiting = asyncio.ensure_future(self._wake.wait())
-                await asyncio.wait({waiting}, timeout=left_s)
-                waiting.cancel()
+            left_s = (self._due_ms() - self._clock.mono_ms()) / 1000
+            if left_s > 0:
+                # Without a task of its own, which a cancellation would leave behind.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await self._wake.wait()
             self._wake.clear()
             try:
                 await self._round()
             except Unavailable:
-                pass  # the recorder says so
+                await asyncio.sleep(POLL_S)  # the recorder says so
             except Exception:
                 log.exception("round failed")
-            await asyncio.sleep(ROUND_S)
+                await asyncio.sleep(POLL_S)
 
     async def stop(self, grace_s: float) -> None:
         """Let what is under way end, for a while; the rest is somebody else's when its lease has run out."""
@@ -95,27 +105,62 @@ class Courier:
             await asyncio.wait(self._flights, timeout=grace_s)
         for flight in self._flights:
             flight.cancel()
+        if self._flights:
+            await asyncio.wait(self._flights)
+
+    def _due_ms(self) -> float:
+        """When there is something to do, unless something else happens before."""
+        due_ms = self._poll_due_ms
+        if self._news:
+            due_ms = min(due_ms, self._news_due_ms)
+        if self._freed:
+            due_ms = min(due_ms, self._room_due_ms)
+        return due_ms
 
     async def _round(self) -> None:
         now_ms = self._clock.mono_ms()
-        if now_ms >= self._poll_due_ms:
+        polled = now_ms >= self._poll_due_ms
+        if polled:
             self._poll_due_ms = now_ms + POLL_S * 1000
             self._interests = dict(await self._outbox.interests())
-        news, self._news = self._news, set()
-        if not self._interests:
-            return
-        if news:
-            await self._outbox.touch(news)
+        touched = bool(self._news) and now_ms >= self._news_due_ms
+        if touched:
+            self._news_due_ms = now_ms + LOOK_S * 1000
+            news, self._news = self._news, set()
+            try:
+                await self._outbox.touch(news)
+            except Unavailable:
+                self._news |= news
+                raise
+        freed = self._freed and now_ms >= self._room_due_ms
+        if self._interests and (polled or touched or freed):
+            self._freed = False
+            self._room_due_ms = now_ms + LOOK_S * 1000
+            await self._claim()
+
+    async def _claim(self) -> None:
         limit = MOST - len(self._flights)
         if limit <= 0:
             return
         concerned: Collection[UUID] = {*self._busy, *self._failing}
         room = {id: max(0, (1 if id in self._failing else EACH) - self._busy[id]) for id in concerned}
-        for due in await self._outbox.claim(room=room, each=EACH, limit=limit):
+        claimed = await self._outbox.claim(room=room, each=EACH, limit=limit)
+        for due in claimed:
             self._busy[due.endpoint_id] += 1
             flight = asyncio.create_task(self._fly(due), name=f"delivery {due.run_id}")
             self._flights.add(flight)
-            flight.add_done_callback(self._flights.discard)
+            flight.add_done_callback(partial(self._landed, due.endpoint_id))
+        counts = Counter(due.endpoint_id for due in claimed)
+        self._more = {id for id in counts if counts[id] == room.get(id, EACH) or len(claimed) == limit}
+
+    def _landed(self, endpoint_id: UUID, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        self._busy[endpoint_id] -= 1
+        self._busy += Counter()  # leaves out what is zero
+        self._freed = True
+        if endpoint_id in self._more - self._failing and self._busy[endpoint_id] <= EACH // 2:
+            self._room_due_ms = 0.0
+        self._wake.set()
 
     async def _fly(self, due: Due) -> None:
         try:
@@ -125,23 +170,24 @@ class Courier:
             log.info("delivery put off", run_id=str(due.run_id), why=failure.detail)
         except Exception:
             log.exception("delivery failed by a bug", run_id=str(due.run_id))
-        finally:
-            self._busy[due.endpoint_id] -= 1
-            self._busy += Counter()  # leaves out what is zero
-            self._wake.set()
 
     async def _see_to(self, due: Due) -> None:
         run = await self._store.run(due.project_id, due.run_id)
         stretch = await next_stretch(self._store, run, due)
         if stretch.post is None:
             settlement = self._onward(due, stretch, posts=due.posts)
-        elif due.post_seq is None and not await self._outbox.fix(due, stretch.last_seq):
+        elif not await self._is_fixed(due, stretch):
             return
         else:
             settlement = await self._try(due, stretch, stretch.post)
         if await self._outbox.settle(due, settlement):
             self.done += settlement.status == "done"
             self.dead += settlement.status == "dead"
+
+    async def _is_fixed(self, due: Due, stretch: Stretch) -> bool:
+        """Whether every further try would be of the same post; False when the lease is another's."""
+        # A log does not grow beyond its end, so neither does a post that reaches it.
+        return due.post_seq is not None or stretch.ended or await self._outbox.fix(due, stretch.last_seq)
 
     def _onward(self, due: Due, stretch: Stretch, *, posts: int) -> Settlement:
         quiet_s = min(max(due.age_s / 4, QUIET_S[0]), QUIET_S[1])

@@ -233,3 +233,15 @@ def test_a_lock_of_a_killed_setup_is_taken_over(checkout: Checkout, tmp_path: Pa
     (lock / "pid").write_text("999999999")
     assert checkout.setup("runtime", PATH=without_flock(tmp_path))[0] == 0
     assert not lock.exists()
+
+
+def test_an_environment_behind_a_link_is_left_alone(checkout: Checkout, tmp_path: Path) -> None:
+    """It may be another checkout's."""
+    other = Checkout(tmp_path / "other")
+    other.setup("runtime")
+    other.done()
+    (checkout.folder / ".venv").symlink_to(other.folder / ".venv")
+    status, said = checkout.setup("runtime")
+    assert (status, checkout.done()) == (1, [])
+    assert "is a link" in said
+    assert (other.folder / ".venv" / "bin" / "python").exists()

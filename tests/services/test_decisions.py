@@ -56,7 +56,6 @@ async def decided(ask: Ask, options: RetryOptions | None = None, more: tuple[Gua
         return await decisions.decide(ask, options or RetryOptions())
     finally:
         guardrails.close()
-        expressions.close()
 
 
 def asked(name: str) -> Ask:

@@ -126,7 +126,8 @@ async def test_everything_comes_once_in_order_and_what_was_lost_as_it_was(
             # The same id never means something else.
             assert told.setdefault(stretch.post.id, body) == body
             if step in losses:
-                post_seq = stretch.last_seq
+                # Where a post ends is noted, unless it reaches the end of the log.
+                post_seq = None if stretch.ended else stretch.last_seq
                 continue
             posted += 1
         seq, post_seq = stretch.last_seq, None

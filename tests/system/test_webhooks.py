@@ -173,11 +173,11 @@ async def test_a_receiver_that_hangs_holds_up_nothing(service: Service, receiver
     receiver.replies["/hangs"] = [Reply(200, after=release)]
     hung, fine = [await endpoint(service, receiver.url(path)) for path in ("/hangs", "/fine")]
     model = await service.scripted("hello", SAYING)
-    runs = [await service.operate(await service.branch(chat_model=model)) for _ in range(8)]
+    runs = [await service.operate(await service.branch(chat_model=model)) for _ in range(12)]
     for run in runs:
         await settled(service, fine, run)
     assert {(await delivery(service, hung, run))["status"] for run in runs} == {"pending"}
-    assert 1 <= len(receiver.at("/hangs")) <= 4
+    assert 1 <= len(receiver.at("/hangs")) <= 8
     release.set()
     for run in runs:
         await settled(service, hung, run)

@@ -8,19 +8,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from app.adapters.plugins import BadPlugin, PluginKind, load_plugins
-from app.adapters.tools.threads import Threads
+from app.adapters.tools.threads import Escaped, Threads
 from app.core.guardrails.base import CalledRule, Severity
+from app.core.json_text import storable
 from app.ports.guardrails import GuardrailFailed
 
 ENTRY_POINTS: Final = "branchline.guardrails"
 """The group in which a package announces its guardrails."""
 TIME_LIMIT_S: Final = 2.0
-THREADS: Final = 8
+THREADS: Final = 4
+"""Of each plain function: one that hangs takes none from the others."""
 MAX_FINDINGS: Final = 100
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -42,14 +44,21 @@ class Guardrail:
     description: str = ""
 
 
+def _stored(text: Any) -> Any:
+    return storable(text) if isinstance(text, str) else text
+
+
+_Text = Annotated[str, BeforeValidator(_stored)]
+
+
 class _Finding(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    message: str = Field(min_length=1, max_length=2_000)
+    message: _Text = Field(min_length=1, max_length=2_000)
     severity: Severity | None = None
     recoverable: bool = True
     position: int | None = Field(None, ge=0)
-    suggestion: str | None = Field(None, max_length=2_000)
+    suggestion: _Text | None = Field(None, max_length=2_000)
 
 
 class InvalidGuardrail(BadPlugin):
@@ -79,13 +88,14 @@ class PythonGuardrails:
     def __init__(self, guardrails: Iterable[Guardrail], *, time_limit_s: float = TIME_LIMIT_S) -> None:
         """Raises InvalidGuardrail for one that cannot be called, or whose name is taken."""
         self._guardrails: dict[str, Guardrail] = {}
-        self._threads = Threads(THREADS, "guardrail")
+        self._threads: dict[str, Threads] = {}
         self._time_limit_s = time_limit_s
         for guardrail in guardrails:
             _check(guardrail)
             if guardrail.name in self._guardrails:
                 raise InvalidGuardrail(f"guardrail {guardrail.name!r} is declared twice")
             self._guardrails[guardrail.name] = guardrail
+            self._threads[guardrail.name] = Threads(THREADS, f"guardrail-{guardrail.name}")
         self.rules: Mapping[str, CalledRule] = MappingProxyType(
             {
                 name: CalledRule(name, streaming=entry.streaming, severity=entry.severity)
@@ -99,29 +109,54 @@ class PythonGuardrails:
         return {name: entry.description for name, entry in self._guardrails.items()}
 
     async def call(self, name: str, text: str, *, final: bool) -> Sequence[Mapping[str, Any]]:
-        """See the port."""
+        """See the port. What does not end in time is left to itself: a thread cannot be stopped."""
         guardrail = self._guardrails.get(name)
         if guardrail is None:
             raise GuardrailFailed(f"there is no guardrail {name!r} in this process")
+        verdict = asyncio.create_task(self._verdict(guardrail, text, final))
+        verdict.add_done_callback(_heard)
         try:
-            async with asyncio.timeout(self._time_limit_s):
-                found = await self._judge(guardrail, text, final)
-        except TimeoutError:
-            raise GuardrailFailed(f"no verdict within {self._time_limit_s:g} s") from None
-        except Exception as error:
-            raise GuardrailFailed(f"{type(error).__name__}: {str(error)[:200]}") from error
-        return _findings(found)
+            await asyncio.wait({verdict}, timeout=self._time_limit_s)
+        finally:
+            verdict.cancel()
+        if not verdict.done():
+            raise GuardrailFailed(f"no verdict within {self._time_limit_s:g} s")
+        if verdict.cancelled():
+            raise GuardrailFailed("it was cancelled from within")
+        return verdict.result()
 
     def close(self) -> None:
         """Let the threads end."""
-        self._threads.close()
+        for threads in self._threads.values():
+            threads.close()
 
-    async def _judge(self, guardrail: Guardrail, text: str, final: bool) -> Any:
+    async def _verdict(self, guardrail: Guardrail, text: str, final: bool) -> list[dict[str, Any]]:
+        try:
+            return _findings(await self._found(guardrail, text, final))
+        except GuardrailFailed:
+            raise
+        except Escaped as failure:
+            raise _failed(failure.type, failure) from None
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as failure:
+            # The last three must not reach the event loop, which they would end.
+            raise _failed(type(failure).__name__, failure) from None
+
+    async def _found(self, guardrail: Guardrail, text: str, final: bool) -> Any:
         func = guardrail.func
         if inspect.iscoroutinefunction(func):
             return await func(text, final)
-        found = await self._threads.run(lambda: _listed(func(text, final)))
+        found = await self._threads[guardrail.name].run(lambda: _listed(func(text, final)))
         return await found if inspect.isawaitable(found) else found
+
+
+def _heard(verdict: asyncio.Task[Any]) -> None:
+    """Nobody may be there any more to hear how it failed."""
+    if not verdict.cancelled():
+        verdict.exception()
+
+
+def _failed(kind: str, failure: BaseException) -> GuardrailFailed:
+    return GuardrailFailed(storable(f"{kind}: {str(failure)[:200]}"))
 
 
 def _check(guardrail: Guardrail) -> None:

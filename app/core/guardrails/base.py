@@ -15,6 +15,9 @@ KEEP: Final = 200
 """Code points before the new text that a streaming check is shown again, so that nothing is missed because
 it was written across two checks."""
 
+MAX_WEIGHT: Final = 100
+"""What the rules of one request may weigh together: it bounds the time that judging a code point takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -107,6 +110,8 @@ class Rule(ABC):
     """How grave its findings are, unless the request says otherwise."""
     Options: ClassVar[type[NoOptions]] = NoOptions
     """What a request may choose."""
+    weight: int = 0
+    """How dear its options make it; 0 for a rule whose cost no option changes."""
 
     def __init__(self, options: Mapping[str, Any] | None = None, severity: Severity | None = None) -> None:
         """Raises pydantic's ValidationError for options that the rule does not take; `severity` is that of

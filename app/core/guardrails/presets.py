@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app.core.discovery import discover
 from app.core.guardrails import rules
-from app.core.guardrails.base import Rule, Severity
+from app.core.guardrails.base import MAX_WEIGHT, Rule, Severity
 
 _RECOMMENDED: Final = ("json", "markdown", "pattern", "zero_output")
 
@@ -70,6 +70,8 @@ def rules_of(
                 raise BadGuardrails([(("name",), f"the rule {name!r} is chosen twice")])
             seen.add(name)
             made.append(_rule(name, options, severity, further))
+            if made[-1].weight and sum(rule.weight for rule in made) > MAX_WEIGHT:
+                raise BadGuardrails([(("options",), f"it makes the {name} rules too heavy together")])
         except BadGuardrails as error:
             # A name that stands alone has no fields to point into.
             plain = isinstance(entry, str)

@@ -99,7 +99,7 @@ def _question(session: Standing, failure: Failure) -> dict[str, Any]:
             "category": error.category,
             "message": error.message[:_MESSAGE],
             "status": error.detail.get("status"),
-            "type": failure.word,
+            "type": failure.word and failure.word[:_MESSAGE],
         },
         "category": error.category,
         "attempt": session.spent.retries,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
@@ -13,6 +16,7 @@ from app.adapters.db.engine import make_engine
 from app.adapters.db.migrate import is_current, migrate
 from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, weeks_ahead
 from app.adapters.db.tables import metadata
+from tests.conftest import ROOT
 from tests.support.ambient import NOW_MS
 from tests.support.postgres import PostgresServer
 
@@ -69,3 +73,24 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
         assert await connection.scalar(count) >= before
         assert await is_current(engine)
     await engine.dispose()
+
+
+async def test_webhooks_can_be_taken_back_and_made_again(database_url: str) -> None:
+    def back_and_forth(connection: Connection) -> tuple[list[Any], list[Any]]:
+        config = Config()
+        config.set_main_option("script_location", str(ROOT / "migrations"))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0002")
+        without = _differences(connection)
+        command.upgrade(config, "head")
+        return without, _differences(connection)
+
+    engine = make_engine(database_url)
+    async with engine.connect() as connection:
+        without, again = await connection.run_sync(back_and_forth)
+    await engine.dispose()
+    assert {entry[1].name for entry in without if entry[0] == "add_table"} == {
+        "webhook_endpoints",
+        "webhook_deliveries",
+    }
+    assert again == []

@@ -78,3 +78,11 @@ def test_what_cannot_be_had_is_told_with_its_place(
         rules_of(chosen, {"mine": CalledRule("mine")})
     assert [path for path, _ in caught.value.faults] == paths
     assert words in str(caught.value)
+
+
+def test_patterns_are_weighed_over_all_rules_together() -> None:
+    heavy = {"name": "custom_pattern", "options": {"patterns": ["a[ab]{60}c"]}}
+    assert len(rules_of([heavy, "json"])) == 2
+    with pytest.raises(BadGuardrails) as refused:
+        rules_of([heavy, "json", heavy])
+    assert refused.value.faults == [((2, "options"), "it makes the custom_pattern rules too heavy together")]

@@ -1,22 +1,23 @@
-"""The custom_pattern rule: the caller's own regular expressions, matched in linear time."""
+"""The custom_pattern rule: the caller's own regular expressions, at a bounded cost per character."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
-import re2
 from pydantic import Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from app.core.guardrails.base import Check, NoOptions, Rule, Severity, Tail, Violation
+from app.core.guardrails.base import KEEP, MAX_WEIGHT, Check, NoOptions, Rule, Severity, Tail, Violation
+from app.core.guardrails.client_patterns import BadPattern, ClientPattern
 
-MAX_FINDINGS: Final = 20
-"""Findings of one check; what comes after them is not looked for."""
-MAX_PROGRAM: Final = 2_000
-"""Instructions that the patterns of one rule may compile to together: what bounds the time per character."""
-_MEMORY: Final = 1 << 20
-"""Bytes that one compiled pattern may hold."""
+STEP: Final = 16
+"""Code points that wait for a look, for each unit of weight: each look begins `KEEP` before what is new, so
+heavy patterns look less often."""
+AT_ONCE: Final = 4
+"""Up to this weight nothing waits."""
+REACH: Final = 1_000_000
+"""Code points times weight that are looked at once more at the end, for matches longer than `KEEP`."""
 
 
 class CustomPatternOptions(NoOptions):
@@ -33,9 +34,10 @@ class CustomPatternOptions(NoOptions):
 
 
 class CustomPatternRule(Rule):
-    """Finds what the caller's regular expressions match.
+    """Tells the first match of each of the caller's regular expressions, as soon as it stands.
 
-    They come from outside, so they run on an engine without backtracking: none can hold the process.
+    Matches of up to `KEEP` code points are found wherever they are, longer ones where they lie in one look:
+    while the answer is written that is the new part and `KEEP` before it, at the end the last `REACH`.
     """
 
     name: ClassVar[str] = "custom_pattern"
@@ -45,10 +47,10 @@ class CustomPatternRule(Rule):
         super().__init__(options, severity)
         assert isinstance(self.options, CustomPatternOptions)
         self.patterns = _compiled(self.options.patterns)
-        self.messages = [
-            self.options.message or f"the answer matches the pattern {pattern!r}"
-            for pattern in self.options.patterns
-        ]
+        self.message = self.options.message
+        self.weight = sum(pattern.weight for pattern in self.patterns)
+        self.step = STEP * max(0, self.weight - AT_ONCE)
+        """Code points that are new in a look, at least."""
 
     def start(self) -> Check:
         """A fresh check, for one attempt."""
@@ -56,123 +58,77 @@ class CustomPatternRule(Rule):
 
 
 class _CustomPatternCheck(Check):
-    """Where each pattern has matched so far."""
-
     def __init__(self, rule: CustomPatternRule) -> None:
         self._rule = rule
-        self._given: list[list[tuple[int, int]]] = [[] for _ in rule.patterns]
-        """The places that were told, by pattern, from start to end in code points of the answer."""
-        self._open = [-1] * len(rule.patterns)
-        """Where a match ended that stood at the very end, by pattern; what begins there is more of it."""
-        self._left = MAX_FINDINGS
+        self._left = list(rule.patterns)
+        """Those that were not met yet."""
+        self._text = ""
+        """What the next look sees: at most `KEEP` code points of the one before, then what is new."""
+        self._begin = 0
+        """Where that begins in the answer, in code points."""
+        self._new = 0
+        """How much of it is new."""
 
     def tail(self, tail: Tail) -> Sequence[Violation]:
-        """What matches in the tail whatever follows it. The `foo` of `foo\\b` at the very end may yet become
-        `foobar`: the next tail or the end decides it.
+        """What matches whatever follows. The `foo` of `foo\\b` at the very end may yet become `foobar`: the
+        next look decides it.
         """
-        data = _encoded(tail.text)
-        places: list[tuple[int, int]] = []
-        for index, pattern in enumerate(self._rule.patterns):
-            if pattern.search(data) is None:
-                continue
-            for start, stop in _matches(pattern, data, self._begin(index, tail)):
-                if not self._left or (stop == len(data) and not _is_certain(pattern, data, start)):
-                    break
-                span = (tail.offset + _chars(data, start), tail.offset + _chars(data, stop))
-                if span[0] == self._open[index]:
-                    self._given[index][-1] = (self._given[index][-1][0], span[1])
-                else:
-                    places += self._give(index, span)
-                self._open[index] = span[1] if stop == len(data) else -1
-        return self._told(places)
+        if not self._left:
+            return []
+        new = tail.text[tail.new :]
+        self._text += new
+        self._new += len(new)
+        if self._new < self._rule.step:
+            return []
+        found = self._look(self._text, self._begin, ended=False)
+        self._begin += max(0, len(self._text) - KEEP)
+        self._text = self._text[-KEEP:]
+        self._new = 0
+        return found
 
     def end(self, text: str) -> Sequence[Violation]:
-        """What matches in the whole answer, but for what was told: also matches longer than a tail."""
-        data = _encoded(text)
-        places: list[tuple[int, int]] = []
-        for index, pattern in enumerate(self._rule.patterns):
-            told = list(self._given[index])
-            for start, stop in _matches(pattern, data, 0):
-                if not self._left:
-                    break
-                span = (_chars(data, start), _chars(data, stop))
-                if not any(_overlap(span, other) for other in told):
-                    places += self._give(index, span)
-        return self._told(places)
+        """What was not met so far."""
+        # What waits for a look, `KEEP` before it included, is always much less than that.
+        begin = max(0, len(text) - REACH // self._rule.weight)
+        return self._look(text[begin:], begin, ended=True)
 
-    def _begin(self, index: int, tail: Tail) -> int:
-        """At which byte of the tail to go on looking for a pattern."""
-        given = self._given[index]
-        after = given[-1][1] - tail.offset if given else 0
-        # One character stays before the search, so that `^` does not match where the window happens to begin.
-        return _bytes(tail.text, max(after, 1 if tail.offset else 0))
-
-    def _give(self, index: int, span: tuple[int, int]) -> list[tuple[int, int]]:
-        self._given[index].append(span)
-        self._left -= 1
-        return [(span[0], index)]
-
-    def _told(self, places: list[tuple[int, int]]) -> list[Violation]:
-        return [self._rule.found(self._rule.messages[index], start) for start, index in sorted(places)]
+    def _look(self, text: str, begin: int, *, ended: bool) -> list[Violation]:
+        # Half surrogates have no UTF-8; one byte stands for each, so that places stay right.
+        raw = text.encode("utf-8", "replace")
+        # One character stays before the search, so that `^` does not match where the look happens to begin.
+        context = len(text[:1].encode("utf-8", "replace")) if begin else 0
+        found: list[Violation] = []
+        left: list[ClientPattern] = []
+        for pattern in self._left:
+            span = pattern.search(raw, context)
+            if span is None or (not ended and pattern.anchored and span[1] == len(raw)):
+                left.append(pattern)
+                continue
+            message = self._rule.message or f"the answer matches the pattern {pattern.source!r}"
+            found.append(self._rule.found(message, begin + len(raw[: span[0]].decode("utf-8"))))
+        self._left = left
+        return sorted(found, key=lambda violation: violation.position or 0)
 
 
-def _compiled(patterns: Sequence[str]) -> list[re2._Regexp]:
+def _compiled(sources: Sequence[str]) -> list[ClientPattern]:
     """Raises pydantic's ValidationError that names the first pattern at fault."""
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY
-    # Without groups to fill, matches are found by the automaton alone.
-    options.never_capture = True
-    compiled: list[re2._Regexp] = []
-    size = 0
-    for index, text in enumerate(patterns):
+    compiled: list[ClientPattern] = []
+    weight = 0
+    for index, source in enumerate(sources):
         try:
-            pattern = re2.compile(text, options)
-        except re2.error as error:
-            (reason,) = error.args
-            raise _fault(index, text, reason.decode("utf-8", "replace")) from None
-        except UnicodeEncodeError:
-            raise _fault(index, text, "it is not valid Unicode") from None
-        if pattern.search(b"") is not None:
-            raise _fault(index, text, "it matches the empty text")
-        size += pattern.programsize
-        if size > MAX_PROGRAM:
-            raise _fault(index, text, "it makes the patterns too large together; repeat or list less")
-        compiled.append(pattern)
+            compiled.append(ClientPattern(source))
+        except BadPattern as error:
+            raise _fault(index, source, str(error)) from None
+        weight += compiled[-1].weight
+        if weight > MAX_WEIGHT:
+            raise _fault(index, source, "it makes the patterns too heavy together; repeat or list less")
     return compiled
 
 
-def _fault(index: int, text: str, reason: str) -> ValidationError:
+def _fault(index: int, source: str, reason: str) -> ValidationError:
     kind = PydanticCustomError("bad_pattern", "not a usable pattern: {reason}", {"reason": reason})
-    detail = InitErrorDetails(type=kind, loc=("patterns", index), input=text)
+    detail = InitErrorDetails(type=kind, loc=("patterns", index), input=source)
     return ValidationError.from_exception_data("CustomPatternOptions", [detail])
-
-
-def _matches(pattern: re2._Regexp, data: bytes, begin: int) -> Iterator[tuple[int, int]]:
-    """The places of matches from byte `begin` on, each after the one before."""
-    return (match.span() for match in pattern.finditer(data, begin))
-
-
-def _is_certain(pattern: re2._Regexp, data: bytes, start: int) -> bool:
-    """Whether a match at the very end stays one, be it followed by a word, a blank or a line end."""
-    return all(pattern.match(data + more, start) is not None for more in (b"a", b" ", b"\n"))
-
-
-def _encoded(text: str) -> bytes:
-    """Half surrogates have no UTF-8; one byte stands for each, so that places stay right."""
-    return text.encode("utf-8", "replace")
-
-
-def _bytes(text: str, chars: int) -> int:
-    return len(_encoded(text[:chars]))
-
-
-def _chars(data: bytes, offset: int) -> int:
-    return len(data[:offset].decode("utf-8"))
-
-
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    return one[0] == other[0] or (one[0] < other[1] and other[0] < one[1])
 
 
 RULE: Final = CustomPatternRule
