@@ -123,6 +123,8 @@ class Settings(BaseSettings):
     """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
     handler_timeout_s: float = Field(10, gt=0)
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
+    approval_s: float = Field(86_400, gt=0, le=2_592_000)
+    """How long a person has time to decide about a call that needs an approval."""
     webhook_timeout_s: float = Field(15, gt=0, le=30)
     """How long one try of a webhook post may take."""
     webhook_pauses_s: Numbers = PAUSES_S

@@ -21,6 +21,7 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -52,6 +53,7 @@ from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
+from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
 from app.services.consensus import ConsensusPlanner
@@ -122,12 +124,13 @@ def machinery(
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
+    approval_s: float,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
     store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
     feeds = Feeds()
-    acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
+    acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S, approval_s=approval_s)
     outside = Outside(
         models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
     )
@@ -139,8 +142,7 @@ def machinery(
 
     # Executor and recorder know each other: a flush that ends a run can start the next one.
     async def resume(execution: Execution) -> None:
-        plan = await runs.resume(execution)
-        await plan.start(execution)
+        await runs.take_up(execution)
 
     async def abandon(execution: Execution) -> None:
         acting.abandon(execution, await store.open_calls(execution.run.id))
@@ -245,6 +247,7 @@ async def application(
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
+            approval_s=settings.approval_s,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
@@ -335,6 +338,7 @@ def _services(
         models=models,
         tools=catalog,
         webhooks=webhooks,
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), catalog, on.clock, made.executor.hurry),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -344,7 +348,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), *(unused,) * 8)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

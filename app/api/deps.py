@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
 from app.ports.tool import ToolCatalog
+from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
@@ -48,6 +49,7 @@ class Services:
     models: Models
     tools: ToolCatalog
     webhooks: Webhooks
+    approvals: Approvals
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

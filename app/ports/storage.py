@@ -259,6 +259,8 @@ class OpenCall:
     """A function call without an end; JSON payloads are JSON text."""
 
     id: UUID
+    status: str
+    """`pending` or `processing`."""
     call_id: UUID
     function: str
     arguments: str | None

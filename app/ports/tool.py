@@ -24,6 +24,8 @@ class ToolSpec:
     """Whether a call may be repeated when its outcome is unknown."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What the kind needs to call it."""
+    prepares: bool = False
+    """Whether its runner may change the arguments before the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ class ToolRunner(Protocol):
     """One kind of tool."""
 
     kind: str
+
+    async def prepare(self, spec: ToolSpec, invocation: Invocation) -> Invocation:
+        """The invocation with the arguments that the tool is to be called with, valid again.
+
+        Asked only where the spec says so. Raises like `call`.
+        """
 
     async def call(self, spec: ToolSpec, invocation: Invocation) -> Any:
         """Run the tool and return its result as a JSON value. Raises `ToolFailure`, or whatever it raises."""

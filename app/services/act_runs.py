@@ -10,7 +10,8 @@ from app.core.operate.params import BranchSettings, offered_tools, resolve_act
 from app.core.operate.request import ActRequest
 from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog
-from app.services.act import Acting, Proposals, ToolsFailed
+from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
+from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.plan import Plan
 
@@ -40,17 +41,24 @@ class ActPlanner:
         tools = await self._catalog.tools(run.project_id)
         offered = offered_tools(settings_of(branch).tools, tools)
 
-        async def perform(execution: Execution) -> None:
+        async def act(execution: Execution, earlier: Earlier) -> None:
+            proposals = Proposals(params.calls, tools, offered, earlier=earlier)
             try:
-                results = await self._acting.carry_out(
-                    execution, Proposals(params.calls, tools, offered), params.batch
-                )
+                results = await self._acting.carry_out(execution, proposals, params.batch)
             except ToolsFailed as failure:
                 execution.finish("failed", error=failure.error())
-                return
-            finish_acted(execution, dumps(results).decode())
+            except CallsWait as wait:
+                execution.wait("{}", wait.until)
+            else:
+                finish_acted(execution, dumps(results).decode())
 
-        return Plan(perform)
+        async def perform(execution: Execution) -> None:
+            await act(execution, Earlier())
+
+        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            await act(execution, earlier)
+
+        return Plan(perform, go_on=go_on)
 
 
 def finish_acted(execution: Execution, result: str) -> None:

@@ -33,9 +33,10 @@ from app.ports.ambient import Clock, IdSource
 from app.ports.provider import ModelEndpoint, Opening, Provider
 from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
-from app.services.act import Acting, Proposals, ToolsFailed
+from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
 from app.services.answers import asking_of, faults_of, history_of, read_answer
+from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.plan import Plan
 from app.services.repair import Repairer
@@ -172,6 +173,8 @@ class _Operation:
             calls_left=self._budget,
             timer=outside.clock.mono_ms,
         )
+        self._fallback: int | None = None
+        """Which model answered before the run waited; None while that is the machine's to say."""
         self._execution: Execution
         self._repairer: Repairer | None = None
         self._reading: Reading | None = None
@@ -182,7 +185,7 @@ class _Operation:
     @property
     def _answering(self) -> Asking:
         """How the model that answers was asked."""
-        return self._askings[self._machine.fallback_index]
+        return self._askings[self._machine.fallback_index if self._fallback is None else self._fallback]
 
     def plan(self, parser: tuple[ModelEndpoint, LifecycleOptions] | None) -> Plan:
         """The first events, and the rest of the way; `parser` mends answers that cannot be used.
@@ -206,7 +209,12 @@ class _Operation:
             else:
                 await self._end_well()
 
-        return Plan(perform, events)
+        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            self._execution = execution
+            self._fallback = execution.run.fallback_index
+            await self._act(_Answered.of(resume), earlier)
+
+        return Plan(perform, events, go_on)
 
     def _repairer_on(self, endpoint: ModelEndpoint, options: LifecycleOptions) -> Repairer:
         outside = self._outside
@@ -342,17 +350,28 @@ class _Operation:
             message = f"the model asked for {len(calls)} tool calls, at most {MAX_ACTIONS} are carried out"
             self._execution.finish("failed", error=_error("TOO_MANY_ACTIONS", message, "model"))
             return
+        value = None if reading is None else reading.value
+        await self._act(_Answered(self._machine.text, value, reading is not None, calls), Earlier())
+
+    async def _act(self, answered: _Answered, earlier: Earlier) -> None:
+        """The tool calls that the answer asks for, and the result; the run may wait in between."""
+        execution, asking = self._execution, self._answering
+        proposals = Proposals(
+            answered.calls,
+            self._tools,
+            asking.offered,
+            announced=self._is_native(),
+            earlier=earlier,
+        )
         try:
-            with self._execution.within(self._left_s()):
-                responses = await self._outside.acting.carry_out(
-                    self._execution,
-                    Proposals(calls, self._tools, self._answering.offered, announced=self._is_native()),
-                    self._params.batch,
-                )
+            with execution.within(self._left_s()):
+                responses = await self._outside.acting.carry_out(execution, proposals, self._params.batch)
         except ToolsFailed as failure:
-            self._execution.finish("failed", error=failure.error())
-            return
-        finish_acted(self._execution, dumps(self._result(reading, calls, responses)).decode())
+            execution.finish("failed", error=failure.error())
+        except CallsWait as wait:
+            execution.wait(dumps(answered.wire()).decode(), wait.until)
+        else:
+            finish_acted(execution, dumps(self._result(answered, responses)).decode())
 
     def _end_mismatched(self, reading: Reading) -> None:
         """The answer is not what was asked for: the caller's policy decides, and no tool runs from it."""
@@ -392,14 +411,37 @@ class _Operation:
             return []
         return [proposed(request) for request in contract.action_requests(reading.value) or ()]
 
-    def _result(
-        self, reading: Reading | None, calls: Sequence[ActionCall], responses: Sequence[Mapping[str, Any]]
-    ) -> Any:
+    def _result(self, answered: _Answered, responses: Sequence[Mapping[str, Any]]) -> Any:
         contract = self._answering.contract
-        if reading is not None and contract is not None:
-            return contract.result(reading.value, responses)
-        requests = [{"function": call.function, "arguments": call.raw_arguments} for call in calls]
-        return enrich(storable(self._machine.text), responses, action_requests=requests)
+        if answered.read and contract is not None:
+            return contract.result(answered.value, responses)
+        requests = [{"function": call.function, "arguments": call.raw_arguments} for call in answered.calls]
+        return enrich(storable(answered.text), responses, action_requests=requests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """What the action phase needs to know of the answer; a run that waits keeps it."""
+
+    text: str
+    value: Any
+    read: bool
+    """Whether the value was read from the text, and is what the result is made of."""
+    calls: Sequence[ActionCall]
+
+    def wire(self) -> dict[str, Any]:
+        """As JSON has it."""
+        calls = [[call.function, call.raw_arguments, call.provider_call_id] for call in self.calls]
+        return {"text": storable(self.text), "value": self.value, "read": self.read, "calls": calls}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> _Answered:
+        """What `wire` gave."""
+        calls = [
+            proposed({"function": function, "arguments": arguments}, provider_call_id=id)
+            for function, arguments, id in stored["calls"]
+        ]
+        return cls(stored["text"], stored["value"], stored["read"], calls)
 
 
 _ENDS_THE_RUN = frozenset({faults.ABORTED.code, faults.DEADLINE.code})

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -30,6 +31,7 @@ from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
+from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
@@ -162,6 +164,7 @@ async def serving(
         models=models,
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
+        approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
         edge=edge,
         readiness=readiness or {},
     )
@@ -176,7 +179,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), *(unused,) * 8)
     return build_app(services).openapi()
 
 

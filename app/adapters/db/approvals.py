@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
+import sqlalchemy as sa
 
+from app.adapters.db import audit, replies
 from app.adapters.db.columns import transposed
+from app.adapters.db.paging import page_of, sliced
+from app.adapters.db.session import Database
+from app.adapters.db.tables import approvals as table
+from app.adapters.db.tables import runs
+from app.core.errors import AlreadyDecided, NotFound
+from app.ports.ambient import IdSource
+from app.ports.approvals import Question, Ruling
+from app.ports.catalog import Once, Page, Slice
 from app.ports.storage import ApprovalClosed, ApprovalRecord, CallRecord, CallStart, Flush, NewApproval
 
 _NAMES = ", ".join(ApprovalRecord.__slots__)
+_JSON = ("arguments", "edited")
+_COLUMNS = tuple(
+    sa.cast(table.c[name], sa.Text).label(name) if name in _JSON else table.c[name]
+    for name in ApprovalRecord.__slots__
+)
 
 _CALL_NAMES = ", ".join(
     "m.id AS action_response_id" if name == "action_response_id" else f"c.{name}"
@@ -106,3 +121,84 @@ async def settled(
 async def calls_of(connection: asyncpg.Connection[Any], run_id: UUID) -> Sequence[CallRecord]:
     """See `RunStore.calls_of`."""
     return [CallRecord(**dict(row)) for row in await connection.fetch(_CALLS, run_id)]
+
+
+class PostgresApprovals:
+    """`ports.approvals.Approvals`."""
+
+    def __init__(self, database: Database, ids: IdSource) -> None:
+        self._database = database
+        self._ids = ids
+
+    async def page(self, project_id: UUID, filters: Mapping[str, Any], part: Slice) -> Page[ApprovalRecord]:
+        """See the port."""
+        query = sa.select(*_COLUMNS).where(table.c.project_id == project_id)
+        for name, value in filters.items():
+            query = query.where(table.c[name] == value)
+        async with self._database.reading() as connection:
+            rows = (await connection.execute(sliced(query, table.c.id, part))).mappings().all()
+        return page_of([ApprovalRecord(**row) for row in rows], part)
+
+    async def question(self, project_id: UUID, function_call_id: UUID) -> Question:
+        """See the port."""
+        query = (
+            sa.select(*_COLUMNS, runs.c.key_id)
+            .join_from(table, runs, runs.c.id == table.c.run_id)
+            .where(table.c.project_id == project_id, table.c.function_call_id == function_call_id)
+        )
+        async with self._database.reading() as connection:
+            row = (await connection.execute(query)).mappings().first()
+        if row is None:
+            raise NotFound("Nobody is asked about such a function call in this project.")
+        values = dict(row)
+        started_by = values.pop("key_id")
+        return Question(ApprovalRecord(**values), started_by, self_approval=False)
+
+    async def decide(
+        self,
+        project_id: UUID,
+        function_call_id: UUID,
+        ruling: Ruling,
+        *,
+        at: datetime,
+        once: Once | None = None,
+    ) -> ApprovalRecord:
+        """See the port."""
+        mine = (table.c.project_id == project_id, table.c.function_call_id == function_call_id)
+        change = (
+            sa.update(table)
+            .where(*mine, table.c.status == "pending", table.c.expires_at > at)
+            .values(
+                status="denied" if ruling.decision == "deny" else "approved",
+                edited=sa.cast(sa.literal(ruling.arguments, sa.Text), sa.JSON),
+                edited_digest=ruling.digest,
+                comment=ruling.comment,
+                decided_by=ruling.by,
+                decided_at=at,
+            )
+            .returning(*_COLUMNS)
+        )
+        async with self._database.writing() as connection:
+            await replies.claim(connection, project_id, once)
+            row = (await connection.execute(change)).mappings().first()
+            if row is None:
+                raise AlreadyDecided("It was decided already, nobody is asked any more, or the time is over.")
+            decided = ApprovalRecord(**row)
+            # Whoever holds the run meanwhile finds the mark when it comes to wait again.
+            await connection.execute(
+                sa.update(runs)
+                .where(runs.c.id == decided.run_id, runs.c.ended_at.is_(None))
+                .values(ready_at=at)
+            )
+            await audit.note(
+                connection,
+                self._ids.new(),
+                project_id=project_id,
+                by=ruling.by,
+                action=f"approval.{ruling.decision}",
+                subject=f"function_call:{function_call_id}",
+                before={"arguments_digest": decided.arguments_digest},
+                after={"arguments_digest": decided.edited_digest or decided.arguments_digest},
+            )
+            await replies.keep(connection, project_id, once, decided)
+        return decided

@@ -105,9 +105,7 @@ async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecor
     )
 
 
-async def expire(
-    connection: asyncpg.Connection[Any], *, at: datetime, expired: EventEntry
-) -> Sequence[UUID]:
+async def expire(connection: asyncpg.Connection[Any], *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
     """See `RunStore.expire`."""
     rows = await connection.fetch(_EXPIRE, at, expired.ts, expired.code, expired.meta)
     return [row["run_id"] for row in rows]

@@ -16,7 +16,7 @@ from app.ports.catalog import Page, Slice
 from app.ports.storage import CallRecord, RunRecord
 
 _RUN_NAMES = RUN_COLUMNS.split(", ")
-_RUN_JSON = frozenset({"request", "context", "result", "error", "validation", "usage"})
+_RUN_JSON = frozenset({"request", "context", "result", "error", "validation", "usage", "resume"})
 _CALL_NAMES = tuple(name for name in CallRecord.__slots__ if name != "action_response_id")
 _CALL_JSON = frozenset({"arguments", "raw_arguments", "response", "error"})
 

@@ -308,8 +308,8 @@ class PostgresRuns:
         """See the port."""
         async with self._rest.use() as connection:
             rows = await connection.fetch(
-                "SELECT id, call_id, function, arguments, provider_call_id, action_request_id, started_at "
-                "FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
+                "SELECT id, status, call_id, function, arguments, provider_call_id, action_request_id, "
+                "started_at FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
                 run_id,
             )
         return [OpenCall(**dict(row)) for row in rows]

@@ -124,6 +124,9 @@ runs = Table(
     _stamp("created_at"),
     _stamp("started_at", null=True),
     _stamp("ended_at", null=True),
+    Column("resume", JSON),
+    _stamp("wake_at", null=True),
+    _stamp("ready_at", null=True),
 )
 
 messages = Table(
@@ -170,6 +173,34 @@ function_calls = Table(
     _stamp("ended_at", null=True),
     sa.UniqueConstraint("run_id", "batch", "index", "attempt"),
     sa.UniqueConstraint("call_id", "attempt"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    _id(),
+    _project(),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column(
+        "function_call_id",
+        sa.Uuid,
+        ForeignKey("function_calls.id", ondelete="CASCADE"),
+        nullable=False,
+        unique=True,
+    ),
+    _text("function", null=False),
+    Column("arguments", JSON, nullable=False),
+    _text("arguments_digest", null=False),
+    _text("asked_by", null=False),
+    _text("reason"),
+    _text("status", null=False),
+    Column("edited", JSON),
+    _text("edited_digest"),
+    _text("comment"),
+    Column("decided_by", sa.Uuid),
+    _stamp("decided_at", null=True),
+    _stamp("created_at"),
+    _stamp("expires_at"),
 )
 
 events = Table(

@@ -12,6 +12,7 @@ from app.core.action.verdict import (
     GATE_DENIED,
     MAX_MESSAGE,
     CallStatus,
+    Cancelled,
     Denied,
     Failed,
     Lost,
@@ -33,9 +34,7 @@ class ActionTransaction:
     `error` is set) begins at RECORDING.
     """
 
-    def __init__(
-        self, call: ActionCall, call_id: UUID, *, announced: bool = False, attempt: int = 1
-    ) -> None:
+    def __init__(self, call: ActionCall, call_id: UUID, *, announced: bool = False, attempt: int = 1) -> None:
         """`announced`: the stream has already emitted TOOL_REQUESTED for this call."""
         self.call = call
         self.call_id = call_id
@@ -73,6 +72,18 @@ class ActionTransaction:
         made = ActionTransaction(self.call, self.call_id, announced=True, attempt=self.attempt + 1)
         made.phase = Phase.RECORDING_INTENT
         return made
+
+    def refuse(self, type: str, message: str) -> None:
+        """The call cannot run after all; only before the intent is recorded."""
+        if self.intent_recorded or self.verdict is not None:
+            raise IllegalStep(f"too late to refuse the call in phase {self.phase}")
+        self.verdict, self.phase = _storable(Failed(type, message)), Phase.RECORDING
+
+    def cancel(self) -> None:
+        """The call is not wanted any more, wherever it stands; what it did stays done."""
+        if self.verdict is None:
+            self.verdict = Cancelled()
+        self.phase = Phase.RECORDING
 
     def edited(self, call: ActionCall) -> None:
         """Other arguments are to run than those that were asked for; only before the intent is recorded."""

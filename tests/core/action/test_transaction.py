@@ -29,7 +29,8 @@ from app.core.messages import ActionRequestContent, ActionResponseContent
 CALL_ID = UUID(int=1)
 ID = str(CALL_ID)
 REQUEST_ID = UUID(int=2)
-OUTCOMES: list[Outcome] = [Passed(), Escalated(), Succeeded(3), Failed("E", "m"), Denied(), Cancelled(), Lost()]
+NOT_AT_THE_END: list[Outcome] = [Passed(), Escalated()]
+OUTCOMES = [*NOT_AT_THE_END, Succeeded(3), Failed("E", "m"), Denied(), Cancelled(), Lost()]
 BEFORE_INVOKING: list[Outcome] = [Passed()] * 4
 
 
