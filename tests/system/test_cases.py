@@ -190,8 +190,8 @@ async def test_p09_comments_are_no_events_and_no_first_token(
 ) -> None:
     plain = await hear(service, await served(service, model_server, [Attempt(chat_wire.text("yes"))]))
     assert (await ask("P09").hear()).types == plain.types
-    comments = [piece for _ in range(200) for piece in (b": keep-alive\n\n", 0.02)]
-    model = await served(service, model_server, [Attempt([*comments, *chat_wire.text("late")])])
+    comments = [piece for _ in range(20) for piece in (b": keep-alive\n\n", 0.02)]
+    model = await served(service, model_server, [Attempt(comments, then="hang")])
     limits = {"initial_token_ms": 200, "inter_token_ms": 60_000}
     heard = await hear(service, model, lifecycle={**ONCE, "timeout": limits})
     assert heard.code == "INITIAL_TOKEN_TIMEOUT"

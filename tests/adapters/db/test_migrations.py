@@ -75,7 +75,7 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
     await engine.dispose()
 
 
-async def test_webhooks_can_be_taken_back_and_made_again(database_url: str) -> None:
+async def test_what_followed_the_first_tables_can_be_taken_back_and_made_again(database_url: str) -> None:
     def back_and_forth(connection: Connection) -> tuple[list[Any], list[Any]]:
         config = Config()
         config.set_main_option("script_location", str(ROOT / "migrations"))
@@ -89,8 +89,6 @@ async def test_webhooks_can_be_taken_back_and_made_again(database_url: str) -> N
     async with engine.connect() as connection:
         without, again = await connection.run_sync(back_and_forth)
     await engine.dispose()
-    assert {entry[1].name for entry in without if entry[0] == "add_table"} == {
-        "webhook_endpoints",
-        "webhook_deliveries",
-    }
+    taken = {entry[1].name for entry in without if entry[0] == "add_table"}
+    assert {"webhook_endpoints", "webhook_deliveries"} <= taken
     assert again == []
