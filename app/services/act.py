@@ -322,7 +322,10 @@ class _Batch:
     async def _attempt(self, call: Call) -> Outcome:
         """Everything from the recorded intent to what came of it; the phase is left at the end's."""
         execution, transaction = self._execution, call.transaction
-        execution.log.event(transaction.start())
+        # Where nothing can still stop it, its beginning is committed together with the intent.
+        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
+        if sure:
+            execution.log.event(transaction.start())
         await execution.log.committed()
         transaction.advance(Passed())  # the intent is recorded
         if execution.stop.source is not None:
@@ -337,6 +340,8 @@ class _Batch:
         if isinstance(invocation, Failed | Denied):
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
+        if not sure:
+            execution.log.event(transaction.start())
         call.started_ms = self._acting.clock.mono_ms()
         return await self._invoke(call, invocation)
 

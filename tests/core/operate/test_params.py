@@ -177,11 +177,6 @@ UNSUPPORTED: list[tuple[str, Any]] = [
     ("/middle", "run_and_collect"),
     ("/if_busy", "interrupt"),
     ("/if_busy", "rollback"),
-    ("/call_params/retry_attempts", 1),
-    ("/call_params/retry_initial_delay", 0.5),
-    ("/call_params/retry_backoff", 2),
-    ("/call_params/throttle_period", 1),
-    ("/call_params/return_exceptions", True),
 ]
 HARMLESS: list[tuple[str, Any]] = [
     ("/parse_model", None),
@@ -189,10 +184,11 @@ HARMLESS: list[tuple[str, Any]] = [
     ("/dedupe_actions", False),
     ("/image_detail", "auto"),
     ("/middle", "communicate"),
-    ("/call_params/retry_attempts", 0),
-    ("/call_params/retry_initial_delay", 0.0),
-    ("/call_params/retry_backoff", 1.0),
-    ("/call_params/throttle_period", None),
+    ("/call_params/retry_attempts", 3),
+    ("/call_params/retry_initial_delay", 0.5),
+    ("/call_params/retry_backoff", 2.0),
+    ("/call_params/throttle_period", 0.1),
+    ("/call_params/return_exceptions", True),
     ("/lifecycle/guardrails", "none"),
     ("/lifecycle/guardrails", None),
     ("/lifecycle/guardrails", []),
@@ -332,7 +328,6 @@ def test_act_refuses_what_it_cannot_do() -> None:
         ({"requests": [call] * (MAX_ACTIONS + 1)}, "/requests"),
         ({"requests": [call, {}]}, "/requests/1/function"),
         ({"requests": [call], "if_busy": "rollback"}, "/if_busy"),
-        ({"requests": [call], "call_params": {"retry_attempts": 2}}, "/call_params/retry_attempts"),
     ]
     for body, pointer in cases:
         with pytest.raises(Invalid) as refused:
