@@ -53,7 +53,7 @@ class ToolHookEvent:
     error: HookError | None = None
     """At TOOL_ERROR only."""
     duration_s: float | None = None
-    """How long the tool ran; None before it has."""
+    """How long the tool ran; None when it has not."""
 
     @classmethod
     def before(
@@ -76,8 +76,8 @@ class ToolHookEvent:
             self, point=HookPoint.TOOL_POST, result_summary=_beginning(result), duration_s=duration_s
         )
 
-    def failed(self, type: str, message: str, duration_s: float) -> ToolHookEvent:
-        """The same call after its failure."""
+    def failed(self, type: str, message: str, duration_s: float | None) -> ToolHookEvent:
+        """The same call after its failure; without a duration when the tool never ran."""
         return replace(
             self,
             point=HookPoint.TOOL_ERROR,

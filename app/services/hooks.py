@@ -143,19 +143,11 @@ async def _call(hook: BoundHook, event: ToolHookEvent) -> Blocked | Stop | None:
         return await hook.hook.call(event)
     except HookBlocked as blocked:
         reason = blocked.reason
-    except asyncio.CancelledError:
-        if _is_cancelled():
-            raise
+    except asyncio.CancelledError:  # by itself; when it was us, nobody waits for the answer any more
         reason = "the hook was cancelled from within"
     except BaseException as error:  # SystemExit, too, must not reach the event loop
         reason = _words(error)
     return Blocked(hook.name, storable(reason[:MAX_REASON]))
-
-
-def _is_cancelled() -> bool:
-    """Whether it is our own task that somebody cancels, not something inside the hook."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _words(error: BaseException) -> str:

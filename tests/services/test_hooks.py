@@ -56,6 +56,7 @@ def test_the_events_of_a_call_have_its_ids_and_what_belongs_to_their_point() -> 
     assert [event["result_summary"] for event in told] == [None, "{'to': 'Ada'}", None]
     assert [event["error"] for event in told] == [None, None, {"type": "TIMEOUT", "message": "too late"}]
     assert [event["duration_s"] for event in told] == [None, 0.25, 600.0]
+    assert BEFORE.failed("HOOK_BLOCKED", "no", None).duration_s is None
     for name in ("tool_name", "call_id", "run_id", "branch_id", "project_id", "arguments_summary"):
         assert len({event[name] for event in told}) == 1
 
