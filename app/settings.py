@@ -19,6 +19,7 @@ from pydantic_settings import (
 from app.core.addresses import is_loopback
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.webhooks import PAUSES_S
+from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
 
 PREFIX = "BRANCHLINE_"
@@ -125,6 +126,10 @@ class Settings(BaseSettings):
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
     approval_s: float = Field(86_400, gt=0, le=2_592_000)
     """How long a person has time to decide about a call that needs an approval."""
+    hook_modules: Words = ()
+    """Python modules that declare hooks of tool calls in a list `HOOKS`."""
+    hook_timeout_s: float = Field(5, gt=0, le=MAX_TIMEOUT_S)
+    """How long a hook is waited for that does not say otherwise; one before a call then blocks it."""
     webhook_timeout_s: float = Field(15, gt=0, le=30)
     """How long one try of a webhook post may take."""
     webhook_pauses_s: Numbers = PAUSES_S
