@@ -36,6 +36,8 @@ from app.adapters.db.session import Database
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import Guardrail, PythonGuardrails, load_guardrails
 from app.adapters.http_client import ModelClient, model_client
+from app.adapters.http_gate import HttpGates
+from app.adapters.outbound import Outbound
 from app.adapters.plugins import BadPlugin
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
@@ -61,6 +63,7 @@ from app.services.decisions import Choices, Decisions
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
+from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.operate import ModelCatalog, OperatePlanner, Outside
@@ -68,6 +71,7 @@ from app.services.plan import Planner
 from app.services.projects import Projects
 from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
+from app.services.simulation import Simulator
 from app.services.stream import Decide
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
@@ -76,6 +80,8 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 TOOL_TIMEOUT_S = 600.0
 """Longest that one tool call may take, whatever its caller says."""
+GATE_TIMEOUT_S = 30.0
+"""Longest that a gate at another address may take, whatever its policy says."""
 HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
@@ -223,7 +229,6 @@ async def application(
         stack.callback(guardrails.close)
         expressions = Cel()
         stack.callback(expressions.close)
-        choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
         has_keys = await PostgresKeys(on.database, on.ids).any()
@@ -231,6 +236,10 @@ async def application(
         development = in_development(settings, has_keys=has_keys)
         known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
+        choices = Choices(expressions, guardrails.rules, addresses)
+        outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
+        stack.push_async_callback(outbound.aclose)
+        governor = Governor(expressions, HttpGates(outbound))
         models = _models(on, settings, operators or OperatorModels(), known, addresses)
         told = await stack.enter_async_context(telling(settings, database_url, on.clock, on.ids, addresses))
         made = machinery(
@@ -256,7 +265,8 @@ async def application(
         running = app.state.running = Running(
             made.runs,
             made.store,
-            PostgresListings(on.database),
+            listings := PostgresListings(on.database),
+            Simulator(governor, listings),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,

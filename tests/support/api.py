@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.cel import Cel
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -31,6 +32,7 @@ from app.core.errors import FieldError, Invalid
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.branches import Branches
+from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
@@ -148,6 +150,7 @@ async def serving(
         exposed={"MODEL_KEY": "the value of the variable"} if exposed is None else exposed,
     )
     tools = FixedTools([ADD])
+    expressions = Cel()
     services = Services(
         ids=ids,
         gatekeeper=Gatekeeper(
@@ -162,6 +165,7 @@ async def serving(
         models=models,
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
+        choices=Choices(expressions, {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
     )
@@ -170,6 +174,7 @@ async def serving(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
         yield Api(app, client, services, database, clock, home)
+    expressions.close()
     await engine.dispose()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,6 +13,9 @@ from app.core.governance.gate import HttpGate, RulesGate, read_gate
 from app.core.governance.permissions import Permissions
 
 T = TypeVar("T")
+
+POLICIES: Final = ("gate", "permissions", "hooks")
+"""The members of a project or a branch that govern calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -21,8 +21,3 @@ class Hook(PolicyBody):
 
 
 Hooks = Annotated[list[Hook], Field(max_length=MAX_HOOKS)]
-
-
-def stored_hooks(hooks: list[Hook]) -> list[dict[str, Any]]:
-    """What is kept of them."""
-    return [hook.stored() for hook in hooks]

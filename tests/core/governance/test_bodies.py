@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from app.core.governance.decision import MAX_SEEN, VARIABLES, Unseeable
 from app.core.governance.gate import MAX_RULES, Gate, read_gate
 from app.core.governance.governance import Governance, StoredGovernance, StoredPolicies, Unreadable
-from app.core.governance.hooks import MAX_HOOKS, Hooks, stored_hooks
+from app.core.governance.hooks import MAX_HOOKS, Hooks
 from tests.core.governance.calls import ID, call
 
 RULE = {"when": "true", "effect": "deny"}
@@ -60,7 +60,7 @@ def test_a_gate_is_kept_as_it_was_said() -> None:
 
 def test_hooks_name_a_point_and_an_address() -> None:
     said = [{"point": "TOOL_PRE", "tool": "rm*", "http": {"url": "https://gate.example", "timeout_ms": 100}}]
-    assert stored_hooks(HOOKS.validate_python(said, context=Picky())) == said
+    assert [hook.stored() for hook in HOOKS.validate_python(said, context=Picky())] == said
     for wrong in (
         [{**said[0], "point": "TOOL_START"}],
         [{**said[0], "tool": ""}],
