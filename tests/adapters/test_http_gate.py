@@ -39,15 +39,13 @@ async def gate_at(answer: Answering) -> AsyncIterator[str]:
 
 async def decided(url: str, *, timeout_ms: int = 5_000, private: bool = True) -> Decision:
     outbound = Outbound(AddressRule(private=private).admits, timeout_s=10)
-    expressions = Cel()
     stored = StoredPolicies(gate={"http": {"url": url, "timeout_ms": timeout_ms}})
     try:
-        governor = Governor(expressions, HttpGates(outbound))
+        governor = Governor(Cel(), HttpGates(outbound))
         return await governor.decide(
             call(arguments={"path": "/"}), Governance.of(StoredGovernance(project=stored))
         )
     finally:
-        expressions.close()
         await outbound.aclose()
 
 

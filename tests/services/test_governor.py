@@ -62,12 +62,8 @@ def governed(project: Mapping[str, Any] | None = None, branch: Mapping[str, Any]
 
 
 async def decided(governance: Governance, gate: ScriptedGate | None = None, **asked: Any) -> Decision:
-    expressions = Cel()
-    try:
-        governor = Governor(expressions, gate or ScriptedGate(GateFailed("nobody is there")))
-        return await governor.decide(call(**asked), governance)
-    finally:
-        expressions.close()
+    governor = Governor(Cel(), gate or ScriptedGate(GateFailed("nobody is there")))
+    return await governor.decide(call(**asked), governance)
 
 
 async def test_without_policies_everything_is_allowed() -> None:

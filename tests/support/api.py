@@ -150,7 +150,6 @@ async def serving(
         exposed={"MODEL_KEY": "the value of the variable"} if exposed is None else exposed,
     )
     tools = FixedTools([ADD])
-    expressions = Cel()
     services = Services(
         ids=ids,
         gatekeeper=Gatekeeper(
@@ -165,7 +164,7 @@ async def serving(
         models=models,
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
-        choices=Choices(expressions, {}, addresses or AddressRule()),
+        choices=Choices(Cel(), {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
     )
@@ -174,7 +173,6 @@ async def serving(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
         yield Api(app, client, services, database, clock, home)
-    expressions.close()
     await engine.dispose()
 
 

@@ -17,8 +17,7 @@ from app.adapters.db.partitions import ensure_partitions
 LOCK = 0x6272616E63686C  # any constant will do, as long as it stays the same: it is "branchl"
 
 
-def alembic_config(connection: Connection | None = None) -> Config:
-    """What alembic works with; `connection` is the one that migrations run on."""
+def _config(connection: Connection | None = None) -> Config:
     config = Config()
     here = Path(__file__).resolve()
     inside, beside = here.parents[2] / "migrations", here.parents[3] / "migrations"
@@ -29,7 +28,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
 
 def head() -> str:
     """The newest revision that this version knows."""
-    revision = ScriptDirectory.from_config(alembic_config()).get_current_head()
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None
     return revision
 
@@ -37,7 +36,7 @@ def head() -> str:
 def _upgrade(connection: Connection) -> None:
     current = MigrationContext.configure(connection).get_current_revision()
     if current != head():
-        command.upgrade(alembic_config(connection), "head")
+        command.upgrade(_config(connection), "head")
 
 
 async def migrate(engine: AsyncEngine, *, now_ms: int) -> None:

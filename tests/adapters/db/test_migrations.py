@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from app.adapters.db.engine import make_engine
-from app.adapters.db.migrate import alembic_config, is_current, migrate
+from app.adapters.db.migrate import is_current, migrate
 from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, weeks_ahead
 from app.adapters.db.tables import metadata
 from tests.support.ambient import NOW_MS
@@ -69,22 +68,4 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
     async with engine.connect() as connection:
         assert await connection.scalar(count) >= before
         assert await is_current(engine)
-    await engine.dispose()
-
-
-async def test_governance_comes_and_goes_and_leaves_what_was_there(database_url: str) -> None:
-    engine = make_engine(database_url)
-    project = text("INSERT INTO projects (id, name) VALUES (gen_random_uuid(), 'kept')")
-    async with engine.begin() as connection:
-        await connection.execute(project)
-    async with engine.connect() as connection:
-        await connection.run_sync(lambda sync: command.downgrade(alembic_config(sync), "0003"))
-        await connection.commit()
-        assert not await is_current(engine)
-        assert await connection.run_sync(_differences) != []
-    await migrate(engine, now_ms=NOW_MS)
-    async with engine.connect() as connection:
-        assert await connection.run_sync(_differences) == []
-        rows = await connection.execute(text("SELECT name, gate, self_approval FROM projects"))
-        assert [tuple(row) for row in rows] == [("kept", None, False)]
     await engine.dispose()

@@ -6,14 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, text
 
 from app.adapters.db.engine import make_engine
 from app.adapters.db.listings import PostgresListings
+from app.adapters.db.migrate import is_current, migrate
 from app.adapters.db.session import Database
 from app.core.governance.governance import StoredGovernance, StoredPolicies
 from app.ports.catalog import Slice
 from app.ports.storage import CallEnd, NewCall, NewMessage
 from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
+from tests.conftest import ROOT
+from tests.support.ambient import NOW_MS
 
 pytestmark = pytest.mark.anyio
 
@@ -78,3 +84,25 @@ async def test_a_decision_is_kept_with_its_call(world: World, database_url: str,
     await engine.dispose()
     assert (stored.status, stored.gate) == ("skipped", decision)
     assert [call.gate for call in page.items] == [decision]
+
+
+async def test_the_columns_come_and_go_and_leave_what_was_there(database_url: str) -> None:
+    def take_back(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(ROOT / "migrations"))
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0003")
+
+    engine = make_engine(database_url)
+    columns = text("SELECT count(*) FROM information_schema.columns WHERE column_name = 'gate'")
+    async with engine.begin() as connection:
+        await connection.execute(text("INSERT INTO projects (id, name) VALUES (gen_random_uuid(), 'kept')"))
+        await connection.run_sync(take_back)
+        assert await connection.scalar(columns) == 0
+    assert not await is_current(engine)
+    await migrate(engine, now_ms=NOW_MS)
+    async with engine.connect() as connection:
+        assert await connection.scalar(columns) == 3
+        rows = await connection.execute(text("SELECT name, gate, self_approval FROM projects"))
+        assert [tuple(row) for row in rows] == [("kept", None, False)]
+    await engine.dispose()
