@@ -37,6 +37,8 @@ from app.adapters.db.session import Database
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
+from app.adapters.http_gate import HttpGates
+from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.python import PythonTools
@@ -47,6 +49,7 @@ from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.guardrails.base import Rule
 from app.core.operate.lifecycle import LifecycleBody
+from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
@@ -61,13 +64,16 @@ from app.services.decisions import Choices, Decisions
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
+from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.operate import ModelCatalog, OperatePlanner, Outside
+from app.services.oversight import Overseer
 from app.services.plan import Planner
 from app.services.projects import Projects
 from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
+from app.services.simulation import Simulator
 from app.services.stream import Decide
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
@@ -76,6 +82,8 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 TOOL_TIMEOUT_S = 600.0
 """Longest that one tool call may take, whatever its caller says."""
+GATE_TIMEOUT_S = 30.0
+"""Longest that a gate at another address may take, whatever its policy says."""
 HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
@@ -124,6 +132,7 @@ def machinery(
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
+    overseer: Overseer,
     approval_s: float,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
@@ -132,11 +141,21 @@ def machinery(
     feeds = Feeds()
     acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S, approval_s=approval_s)
     outside = Outside(
-        models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
+        models=models,
+        providers=known_providers,
+        tools=catalog,
+        acting=acting,
+        overseer=overseer,
+        clock=clock,
+        ids=ids,
+        draw=random.random,
+        lifecycle=lifecycle,
+        decide=decide,
+        rules=rules,
     )
     planners: dict[str, Planner[Any]] = {
         "operate": OperatePlanner(outside),
-        "act": ActPlanner(catalog, acting),
+        "act": ActPlanner(catalog, acting, overseer),
         "consensus": ConsensusPlanner(outside),
     }
 
@@ -223,7 +242,6 @@ async def application(
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
         expressions = Cel()
-        choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
         has_keys = await PostgresKeys(on.database, on.ids).any()
@@ -231,6 +249,12 @@ async def application(
         development = in_development(settings, has_keys=has_keys)
         known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
+        choices = Choices(expressions, guardrails.rules, addresses)
+        outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
+        stack.push_async_callback(outbound.aclose)
+        governor = Governor(expressions, HttpGates(outbound))
+        bus = await stack.enter_async_context(hooking(settings, addresses))
+        keys = keys_of(on, settings)
         models = _models(on, settings, operators or OperatorModels(), known, addresses)
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
@@ -247,19 +271,21 @@ async def application(
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
+            overseer=Overseer(governor, bus, keys),
             approval_s=settings.approval_s,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
         services = _services(
-            on, settings, made, models, catalog, webhooks, told, home=home.id, development=development
+            on, settings, made, keys, models, catalog, webhooks, told, home=home.id, development=development
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
         running = app.state.running = Running(
             made.runs,
             made.store,
-            PostgresListings(on.database),
+            listings := PostgresListings(on.database),
+            Simulator(governor, listings),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
@@ -304,6 +330,7 @@ def _services(
     on: Ground,
     settings: Settings,
     made: Machinery,
+    keys: Keys,
     models: Models,
     catalog: ToolCatalog,
     webhooks: Webhooks,
@@ -312,7 +339,6 @@ def _services(
     home: UUID,
     development: bool,
 ) -> Services:
-    keys = keys_of(on, settings)
     bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
     checks = DatabaseChecks(on.engine, on.clock)
 

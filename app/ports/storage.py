@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from app.core.governance.governance import StoredGovernance
 from app.core.record import Entry, EventEntry
 
 
@@ -44,6 +45,8 @@ class BranchState:
     version: int
     next_position: int
     messages: Sequence[StoredMessage]
+    governance: StoredGovernance = field(default_factory=StoredGovernance)
+    """What its tool calls are judged by."""
 
 
 @dataclass(slots=True)
@@ -118,6 +121,8 @@ class NewCall:
     arguments_digest: str | None
     provider_call_id: str | None
     started_at: datetime | None
+    gate: str | None = None
+    """What was decided about it; JSON text."""
 
 
 @dataclass(slots=True)
@@ -312,6 +317,7 @@ class CallRecord:
     response: str | None
     error: str | None
     retryable: bool | None
+    gate: str | None
     action_request_id: UUID
     action_response_id: UUID | None
     created_at: datetime

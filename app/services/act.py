@@ -24,7 +24,7 @@ from app.ports.tool import Invocation, ToolFailure, ToolRunner, ToolSpec
 from app.services.calls import Call, CallRecords
 from app.services.earlier import Earlier, taken_up
 from app.services.execution import Execution
-from app.services.oversight import FREE, Oversight
+from app.services.oversight import FREE, PERMISSION_DENIED, Oversight, outcome_of, outcome_of_approval
 
 MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
@@ -227,16 +227,18 @@ class _Batch:
 
     async def _authorize(self, *calls: Call) -> None:
         """Ask gates and permissions about those that could run and were not asked about before."""
-        authorize = self._oversight.authorize
         asked = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
-        if authorize is not None and asked:
+        if self._oversight.governed and asked:
             decisions = await asyncio.gather(
-                *(authorize(call.transaction.call, call.transaction.call_id) for call in asked)
+                *(
+                    self._oversight.authorize(call.transaction.call, call.transaction.call_id)
+                    for call in asked
+                )
             )
             for call, decision in zip(asked, decisions, strict=True):
                 call.decision = decision
         for call in asked:
-            call.transaction.advance(self._oversight.outcome_of(call.decision))
+            call.transaction.advance(outcome_of(call.decision))
 
     def _propose(self, call: Call) -> None:
         """Append the proposal: the request message, the function call, and what governance said."""
@@ -281,7 +283,7 @@ class _Batch:
         self._records.decided(
             call, approval.id, words[approval.status], approval.decided_by, approval.comment
         )
-        transaction.advance(self._oversight.outcome_of_approval(approval.status, approval.comment))
+        transaction.advance(outcome_of_approval(approval.status, approval.comment))
         if transaction.verdict is None:
             self._check_again(call)
         if transaction.verdict is None:
@@ -330,8 +332,14 @@ class _Batch:
         transaction.advance(Passed())  # the intent is recorded
         if execution.stop.source is not None:
             return Cancelled()
-        if (blocked := await self._oversight.before(transaction)) is not None:
-            return Failed("HOOK_BLOCKED", blocked)
+        if self._oversight.hooked:
+            asked = asyncio.create_task(self._oversight.before(transaction))
+            await self._unless_stopped(asked)
+            if not asked.done():
+                await _cut_off(asked)
+                return Cancelled()
+            if (blocked := asked.result()) is not None:
+                return Failed("HOOK_BLOCKED", blocked)
         transaction.advance(Passed())  # no hook speaks against it
         try:
             invocation = await self._prepared(call)
@@ -363,10 +371,10 @@ class _Batch:
             return invocation
         prepared = await self._acting.runners[spec.kind].prepare(spec, invocation)
         changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
-        if self._oversight.authorize is None or changed.digest == asked.digest:
+        if not self._oversight.governed or changed.digest == asked.digest:
             return prepared
         decision = await self._oversight.authorize(changed, transaction.call_id)
-        outcome = self._oversight.outcome_of(decision)
+        outcome = outcome_of(decision)
         if isinstance(outcome, Passed):
             return prepared
         if isinstance(outcome, Denied):
@@ -375,7 +383,7 @@ class _Batch:
         if isinstance(outcome, Escalated):
             # Nobody can be asked any more: what waits is asked about before anything of it has run.
             message = "the tool's preprocessor changed the arguments to some that need an approval"
-            return Failed("PERMISSION_DENIED", message)
+            return Failed(PERMISSION_DENIED, message, False)
         assert isinstance(outcome, Failed)
         return outcome
 
@@ -383,23 +391,26 @@ class _Batch:
         """Run the tool, until it ends, the run is stopped, or its time is over."""
         most_s = self._acting.timeout_s
         limit_s = min(self._how.call_timeout_s or most_s, most_s)
-        stop = self._execution.stop
         task = asyncio.create_task(self._run_tool(call, invocation))
         try:
-            await asyncio.wait(
-                {task, stop.requested},  # type: ignore[type-var]
-                timeout=limit_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await self._unless_stopped(task, limit_s)
         except asyncio.CancelledError:
             await _cut_off(task)
             return Cancelled()
         if task.done():
             return task.result()
         await _cut_off(task)
-        if stop.source is not None:
+        if self._execution.stop.source is not None:
             return Cancelled()
         return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
+
+    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
+        """Wait until the task is done, the run is stopped, or the time is over."""
+        await asyncio.wait(
+            {task, self._execution.stop.requested},
+            timeout=limit_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
 
     async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
         assert call.spec is not None
@@ -428,7 +439,9 @@ class _Batch:
         """Append the end, then tell the hooks: they cannot change what is recorded."""
         self._records.ended(call, last=last)
         transaction = call.transaction
-        await self._oversight.after(transaction, self._acting.clock.mono_ms() - call.started_ms)
+        if self._oversight.hooked:
+            took_ms = self._acting.clock.mono_ms() - call.started_ms if call.started_ms else None
+            await self._oversight.after(transaction, took_ms)
         transaction.advance(Passed())
 
     def _cancel(self, call: Call) -> None:
@@ -454,7 +467,7 @@ class _Batch:
                 await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
 
 
-async def _cut_off(task: asyncio.Task[Outcome]) -> None:
+async def _cut_off(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

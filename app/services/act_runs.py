@@ -13,6 +13,7 @@ from app.ports.tool import ToolCatalog
 from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.earlier import Earlier
 from app.services.execution import Execution
+from app.services.oversight import Overseer
 from app.services.plan import Plan
 
 
@@ -27,9 +28,10 @@ class ActPlanner:
 
     kind = "act"
 
-    def __init__(self, catalog: ToolCatalog, acting: Acting) -> None:
+    def __init__(self, catalog: ToolCatalog, acting: Acting, overseer: Overseer) -> None:
         self._catalog = catalog
         self._acting = acting
+        self._overseer = overseer
 
     def read(self, body: Any) -> ActRequest:
         """The request as it was stored."""
@@ -40,9 +42,10 @@ class ActPlanner:
         params = resolve_act(request)
         tools = await self._catalog.tools(run.project_id)
         offered = offered_tools(settings_of(branch).tools, tools)
+        oversight = await self._overseer.over(run, branch)
 
         async def act(execution: Execution, earlier: Earlier) -> None:
-            proposals = Proposals(params.calls, tools, offered, earlier=earlier)
+            proposals = Proposals(params.calls, tools, offered, oversight=oversight, earlier=earlier)
             try:
                 results = await self._acting.carry_out(execution, proposals, params.batch)
             except ToolsFailed as failure:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from app.core.action.table import Passed, Phase
 from app.core.action.transaction import ActionTransaction
-from app.core.action.verdict import Denied
 from app.core.events.approval import ApprovalDecided, ApprovalRequested, GateDenied
 from app.core.governance.decision import Decision
 from app.core.json_text import dumps
@@ -94,6 +93,7 @@ class CallRecords:
             arguments_digest=action.digest,
             provider_call_id=action.provider_call_id,
             started_at=self.now() if begins else None,
+            gate=_told(call),
         )
 
     def asked(self, call: Call, lifetime: timedelta) -> None:
@@ -112,7 +112,7 @@ class CallRecords:
                 approval_id=str(id),
                 arguments=action.arguments,
                 arguments_digest=action.digest,
-                by=decision.by,
+                by=decision.by or "",
                 reason=decision.reason,
                 expires_at=expires.isoformat(),
             )
@@ -124,7 +124,7 @@ class CallRecords:
                 function=action.function,
                 arguments=dumps(action.arguments).decode(),
                 arguments_digest=action.digest,
-                asked_by=decision.by,
+                asked_by=decision.by or "",
                 reason=decision.reason,
                 expires_at=expires,
             )
@@ -168,7 +168,7 @@ class CallRecords:
                 tool_call_id=transaction.tool_call_id,
                 tool_name=transaction.call.function,
                 call_id=str(transaction.call_id),
-                by=decision.by,
+                by=decision.by or "",
                 rule=decision.rule,
                 reason=decision.reason,
                 arguments_digest=transaction.call.digest,
@@ -215,6 +215,8 @@ class CallRecords:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
 
 
-def was_denied_by_gate(call: Call) -> bool:
-    """Whether a gate, and not a person, said no."""
-    return isinstance(call.transaction.verdict, Denied) and call.decision is not None
+def _told(call: Call) -> str | None:
+    """What governance said, with what it saw."""
+    if call.decision is None:
+        return None
+    return dumps({**call.decision.wire(), "arguments_digest": call.transaction.call.digest}).decode()

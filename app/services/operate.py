@@ -38,6 +38,7 @@ from app.services.act_runs import finish_acted, settings_of
 from app.services.answers import asking_of, faults_of, history_of, read_answer
 from app.services.earlier import Earlier
 from app.services.execution import Execution
+from app.services.oversight import FREE, Overseer, Oversight
 from app.services.plan import Plan
 from app.services.repair import Repairer
 from app.services.stream import Decide, ModelStream, StreamDriver, nobody
@@ -79,6 +80,7 @@ class Outside:
     providers: Mapping[str, Provider]
     tools: ToolCatalog
     acting: Acting
+    overseer: Overseer
     clock: Clock
     ids: IdSource
     draw: Callable[[], float]
@@ -139,7 +141,8 @@ class OperatePlanner:
         if params.parse_model is not None:
             model = await model_named(outside.models, run.project_id, params.parse_model, "/parse_model")
             parser = model.endpoint, lifecycle_on(model).options
-        operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered)
+        oversight = await outside.overseer.over(run, branch) if params.actions else FREE
+        operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered, oversight)
         return operation.plan(parser)
 
 
@@ -155,8 +158,10 @@ class _Operation:
         endpoints: Sequence[ModelEndpoint],
         tools: Mapping[str, ToolSpec],
         offered: Sequence[str],
+        oversight: Oversight,
     ) -> None:
         self._outside = outside
+        self._oversight = oversight
         self._branch = branch
         self._params = params
         self._endpoints = endpoints
@@ -361,6 +366,7 @@ class _Operation:
             self._tools,
             asking.offered,
             announced=self._is_native(),
+            oversight=self._oversight,
             earlier=earlier,
         )
         try:

@@ -113,7 +113,10 @@ def test_an_operation_names_the_schema_of_its_answer(
 
 
 def test_bodies_and_answers_have_examples() -> None:
-    parts = {"EventFieldView", "ExecutionView", "NewKeyView", "NewEndpointView"}
+    parts = {
+        *("EventFieldView", "ExecutionView", "NewKeyView", "NewEndpointView", "DecisionView"),
+        *("DecidedThenView", "SimulatedCallView", "EffectCountsView", "TotalsView"),
+    }
     bodies = {
         operation.values[2]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/")[-1]  # type: ignore[index]
         for operation in OPERATIONS

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.cel import Cel
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
@@ -33,6 +34,7 @@ from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
@@ -165,6 +167,7 @@ async def serving(
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
+        choices=Choices(Cel(), {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,12 +11,13 @@ from uuid import UUID
 import asyncpg
 import sqlalchemy as sa
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.columns import transposed
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import approvals as table
-from app.adapters.db.tables import runs
+from app.adapters.db.tables import projects, runs
 from app.core.errors import AlreadyDecided, NotFound
 from app.ports.ambient import IdSource
 from app.ports.approvals import Question, Ruling
@@ -128,7 +130,9 @@ class PostgresApprovals:
 
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
-        self._ids = ids
+        self._audit = Audit[ApprovalRecord](
+            ids, "approval", name_of=lambda approval: approval.function_call_id, state_of=_state
+        )
 
     async def page(self, project_id: UUID, filters: Mapping[str, Any], part: Slice) -> Page[ApprovalRecord]:
         """See the port."""
@@ -142,8 +146,9 @@ class PostgresApprovals:
     async def question(self, project_id: UUID, function_call_id: UUID) -> Question:
         """See the port."""
         query = (
-            sa.select(*_COLUMNS, runs.c.key_id)
+            sa.select(*_COLUMNS, runs.c.key_id, projects.c.self_approval)
             .join_from(table, runs, runs.c.id == table.c.run_id)
+            .join(projects, projects.c.id == table.c.project_id)
             .where(table.c.project_id == project_id, table.c.function_call_id == function_call_id)
         )
         async with self._database.reading() as connection:
@@ -151,8 +156,8 @@ class PostgresApprovals:
         if row is None:
             raise NotFound("Nobody is asked about such a function call in this project.")
         values = dict(row)
-        started_by = values.pop("key_id")
-        return Question(ApprovalRecord(**values), started_by, self_approval=False)
+        started_by, self_approval = values.pop("key_id"), values.pop("self_approval")
+        return Question(ApprovalRecord(**values), started_by, self_approval)
 
     async def decide(
         self,
@@ -184,21 +189,21 @@ class PostgresApprovals:
             if row is None:
                 raise AlreadyDecided("It was decided already, nobody is asked any more, or the time is over.")
             decided = ApprovalRecord(**row)
+            asked = replace(decided, status="pending", edited_digest=None)
             # Whoever holds the run meanwhile finds the mark when it comes to wait again.
             await connection.execute(
                 sa.update(runs)
                 .where(runs.c.id == decided.run_id, runs.c.ended_at.is_(None))
                 .values(ready_at=at)
             )
-            await audit.note(
-                connection,
-                self._ids.new(),
-                project_id=project_id,
-                by=ruling.by,
-                action=f"approval.{ruling.decision}",
-                subject=f"function_call:{function_call_id}",
-                before={"arguments_digest": decided.arguments_digest},
-                after={"arguments_digest": decided.edited_digest or decided.arguments_digest},
-            )
+            await self._audit.note(connection, ruling.decision, project_id, asked, decided, by=ruling.by)
             await replies.keep(connection, project_id, once, decided)
         return decided
+
+
+def _state(approval: ApprovalRecord) -> dict[str, Any]:
+    """What counts of a decision: its word, and the arguments that it is about."""
+    return {
+        "status": approval.status,
+        "arguments_digest": approval.edited_digest or approval.arguments_digest,
+    }

@@ -81,18 +81,18 @@ called AS (
     INSERT INTO function_calls (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function,
                                 action_request_id, arguments, raw_arguments, arguments_digest,
                                 provider_call_id, created_at, started_at, status, duration, response, error,
-                                retryable, ended_at)
+                                retryable, ended_at, gate)
     SELECT c.id, c.project_id, c.run_id, c.branch_id, c.call_id, c.attempt, c.batch, c.index, c.function,
            c.action_request_id, c.arguments::json, c.raw_arguments::json, c.arguments_digest,
            c.provider_call_id, c.created_at, c.started_at, c.status, c.duration, c.response::json,
-           c.error::json, c.retryable, c.ended_at
+           c.error::json, c.retryable, c.ended_at, c.gate::json
     FROM unnest($47::uuid[], $48::uuid[], $49::uuid[], $50::uuid[], $51::uuid[], $52::smallint[], $53::int[],
                 $54::int[], $55::text[], $56::uuid[], $57::text[], $58::text[], $59::text[], $60::text[],
                 $61::timestamptz[], $62::timestamptz[], $63::text[], $64::float8[], $65::text[], $66::text[],
-                $67::bool[], $68::timestamptz[])
+                $67::bool[], $68::timestamptz[], $77::text[])
         AS c (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function, action_request_id,
               arguments, raw_arguments, arguments_digest, provider_call_id, created_at, started_at, status,
-              duration, response, error, retryable, ended_at)
+              duration, response, error, retryable, ended_at, gate)
     JOIN fence f ON f.id = c.run_id
 ),
 answered AS (
@@ -159,13 +159,15 @@ def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
                 end = ends.pop(row.id, None)
                 place = (row.id, f.project_id, f.run_id, f.branch_id)
                 state = _CALL_END(end) if end is not None else (row.status, *(None,) * 5)
-                calls.append((*place, *_CALL(row), now, row.started_at, *state))
+                calls.append((*place, *_CALL(row), now, row.started_at, *state, row.gate))
         call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ends.items()]
+    *call_columns, gates = transposed(calls, 23)
     return [
         *transposed(messages, 10),
         *transposed([_RUN_END(f.end) for f in flushes if f.end is not None], 15),
-        *transposed(calls, 22),
+        *call_columns,
         *transposed(call_ends, 8),
+        gates,
     ]
 
 

@@ -8,20 +8,13 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from pydantic_core import from_json
 
 from app.adapters.db import accept as accepting
 from app.adapters.db import approvals as approving
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
-from app.adapters.db.columns import (
-    MESSAGE_COLUMNS,
-    RUN_COLUMNS,
-    event_entry,
-    run_record,
-    stored_message,
-    token_block,
-)
+from app.adapters.db.branch_states import state_without_branch, states_of
+from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
 from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
@@ -40,15 +33,6 @@ from app.ports.storage import (
     OpenCall,
     RunRecord,
 )
-
-_BRANCHES = """
-SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle,
-       p.lifecycle AS project_lifecycle, b.version, b.next_position
-FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid[])"""
-
-_MESSAGES = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages m LEFT JOIN messages a ON a.action_request_id = m.id
-WHERE m.branch_id = ANY($1::uuid[]) AND m.kind <> 'system' ORDER BY m.branch_id, m.position"""
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -173,46 +157,13 @@ class PostgresRuns:
         return await self._states.submit((project_id, branch_id))
 
     async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
-        ids = list({branch for _, branch in keys})
         async with self._read.use() as connection:
-            # Messages first: a run that ends in between makes the state stale, never a stale one look fresh.
-            said = await connection.fetch(_MESSAGES, ids)
-            rows = await connection.fetch(_BRANCHES, ids)
-        messages: dict[UUID, list[Any]] = {}
-        for row in said:
-            messages.setdefault(row["branch_id"], []).append(row)
-        found = {row["id"]: row for row in rows}
-        out: list[BranchState | BaseException] = []
-        for project_id, branch_id in keys:
-            row = found.get(branch_id)
-            if row is None or row["project_id"] != project_id:
-                out.append(NotFound("There is no such branch in this project."))
-                continue
-            values = dict(row)
-            for name in ("tools", "lifecycle", "project_lifecycle"):
-                values[name] = None if values[name] is None else from_json(values[name])
-            history = [stored_message(m) for m in messages.get(branch_id, ())]
-            out.append(BranchState(**values, messages=history))
-        return out
+            return await states_of(connection, keys)
 
     async def no_branch_state(self, project_id: UUID) -> BranchState:
         """See the port."""
         async with self._rest.use() as connection:
-            found = await connection.fetchval("SELECT lifecycle FROM projects WHERE id = $1", project_id)
-        lifecycle = None if found is None else from_json(found)
-        return BranchState(
-            id=None,
-            project_id=project_id,
-            system=None,
-            chat_model=None,
-            parse_model=None,
-            tools=False,
-            lifecycle=None,
-            project_lifecycle=lifecycle,
-            version=0,
-            next_position=0,
-            messages=(),
-        )
+            return await state_without_branch(connection, project_id)
 
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
         """See the port."""

@@ -5,6 +5,7 @@ Constraints that only Postgres cares about (checks, partial indexes) are told in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,12 +32,18 @@ def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
     return Column(name, sa.Text, nullable=null, **kw)
 
 
+def _policies() -> Iterator[Column[Any]]:
+    return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
+
+
 projects = Table(
     "projects",
     metadata,
     _id(),
     _text("name", null=False, unique=True),
     Column("lifecycle", JSONB),
+    *_policies(),
+    Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
 )
@@ -83,6 +90,7 @@ branches = Table(
     _text("parse_model"),
     Column("tools", JSONB, nullable=False, server_default="true"),
     Column("lifecycle", JSONB),
+    *_policies(),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
     Column("version", sa.Integer, nullable=False, server_default="1"),
     Column("next_position", sa.Integer, nullable=False, server_default="0"),
@@ -168,6 +176,7 @@ function_calls = Table(
     Column("response", JSON),
     Column("error", JSON),
     Column("retryable", sa.Boolean),
+    Column("gate", JSON),
     _stamp("created_at"),
     _stamp("started_at", null=True),
     _stamp("ended_at", null=True),
@@ -299,4 +308,5 @@ audit_log = Table(
     _text("subject", null=False),
     _text("digest_before"),
     _text("digest_after"),
+    Column("detail", JSON),
 )

@@ -16,8 +16,8 @@ class GateDenied(Event):
     call_id: str
     by: str
     """`project.gate` or `branch.gate`."""
-    rule: int | None
-    """Index of the rule that decided; null for the default, an HTTP gate, or a gate that failed."""
+    rule: str | None
+    """JSON Pointer to what decided, within that gate; null for a gate that could not be asked."""
     reason: str | None
     arguments_digest: str
     """SHA-256, in hex, of the arguments that were judged."""

@@ -1,1 +1,1 @@
-"""Who may do what: gates and permissions over one call."""
+"""Whether a tool call may be carried out: gates and permissions of a project and of a branch."""
