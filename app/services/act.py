@@ -16,7 +16,7 @@ from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall, check_arguments, find_tool
 from app.core.action.table import Escalated, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
-from app.core.action.verdict import Cancelled, Denied, Failed, Succeeded
+from app.core.action.verdict import CallStatus, Cancelled, Denied, Failed, Succeeded
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
@@ -209,7 +209,10 @@ class _Batch:
         return call.result
 
     def _ends_the_request(self, result: Mapping[str, Any]) -> bool:
-        return result["error"] is not None and not (self._how.suppress_errors or self._how.keep_failures)
+        if self._how.suppress_errors or self._how.keep_failures:
+            return False
+        # What somebody did not allow is a value, whatever the caller says of failures.
+        return result["error"] is not None and result["status"] != CallStatus.SKIPPED
 
     # One call: found, authorized, proposed, carried out.
 
