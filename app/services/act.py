@@ -155,7 +155,7 @@ class _Batch:
             self._propose(call)
             await self._to_the_end(call)
             if call.waits_until is not None:
-                raise CallsWait(call.waits_until)
+                self._wait_for([call])
             assert call.result is not None
             results.append(call.result)
             if self._ends_the_request(call.result):
@@ -174,9 +174,16 @@ class _Batch:
             for call in waiting:
                 self._cancel(call)
             raise ToolsFailed(failed)
-        if waiting:
-            raise CallsWait(min(call.waits_until for call in waiting if call.waits_until is not None))
+        self._wait_for(waiting)
         return [call.result for call in calls if call.result is not None]
+
+    def _wait_for(self, calls: Sequence[Call]) -> None:
+        """Leave the run to wait, if it has to. Raises CallsWait, unless the run was stopped meanwhile."""
+        if self._execution.stop.source is not None:
+            for call in calls:
+                self._cancel(call)
+        elif calls:
+            raise CallsWait(min(call.waits_until for call in calls if call.waits_until is not None))
 
     async def _run_all(self, calls: Sequence[Call]) -> dict[str, Any] | None:
         """The first result that ends the request, if one does; no call is on its way after that."""
@@ -254,7 +261,10 @@ class _Batch:
             log.info("tool call", function=transaction.call.function, arguments=preview)
         self._records.proposed(call)
         if transaction.phase is Phase.WAITING:
-            self._records.asked(call, self._acting.approval)
+            if self._execution.stop.source is not None:
+                self._cancel(call)  # nobody is asked about what is not wanted any more
+            else:
+                self._records.asked(call, self._acting.approval)
         elif isinstance(transaction.verdict, Denied) and call.decision is not None:
             self._records.denied(call, call.decision)
 
@@ -263,10 +273,11 @@ class _Batch:
         transaction = call.transaction
         if transaction.phase is not Phase.WAITING:
             return
+        approval = self._proposals.earlier.approval(call.row_id)
         if self._execution.stop.source is not None:
+            call.waits_until = None if approval is None else approval.expires_at
             self._cancel(call)
             return
-        approval = self._proposals.earlier.approval(call.row_id)
         if approval is None or approval.status == "pending":
             call.waits_until = self._records.now() if approval is None else approval.expires_at
             return
@@ -449,7 +460,7 @@ class _Batch:
 
     def _cancel(self, call: Call) -> None:
         """The end of a call that is not wanted any more."""
-        if call.waits_until is not None or call.transaction.phase is Phase.WAITING:
+        if call.waits_until is not None:
             self._records.given_up(call)
         call.transaction.cancel()
         self._records.ended(call)
