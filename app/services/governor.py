@@ -23,7 +23,10 @@ class Governor:
         self._gates = gates
 
     async def decide(self, context: CallContext, governance: Governance) -> Decision:
-        """What becomes of a call; never raises."""
+        """What becomes of a call; never raises.
+
+        An allowance is in nobody's name: the others did not object either.
+        """
         decision = ALLOWED
         for by, gate in governance.gates():
             decision = decision.then(await self._opinion(context, gate, by))
@@ -44,32 +47,32 @@ class Governor:
                     return await self._from_address(context, gate, by)
                 case Unreadable():
                     return _unreadable(by)
-        except Unseeable as hidden:
-            return Decision("deny", by, None, str(hidden))
         except Exception as bug:
             log.exception("a gate failed by a bug", by=by)
             return Decision("deny", by, None, f"the gate could not be asked: {type(bug).__name__}")
 
     async def _by_rules(self, context: CallContext, gate: RulesGate, by: By) -> Decision:
-        variables = context.variables() if gate.rules else {}
         for place, rule in enumerate(gate.rules):
             at = pointer("rules", place)
             try:
-                value = await self._expressions.evaluate(rule.when, variables)
+                seen = context.variables(looped=rule.looped)
+                value = await self._expressions.evaluate(rule.when, seen)
+            except Unseeable as hidden:
+                return Decision("deny", by, at, str(hidden))
             except ExpressionFailed as failure:
                 return Decision("deny", by, at, f"the rule could not be evaluated: {failure}")
             if not isinstance(value, bool):
                 return Decision("deny", by, at, "the rule gives neither true nor false")
             if value:
-                return _said(Decision(rule.effect, by, at, rule.reason))
-        return _said(Decision(gate.default, by, "/default"))
+                return Decision(rule.effect, by, at, rule.reason)
+        return Decision(gate.default, by, "/default")
 
     async def _from_address(self, context: CallContext, gate: HttpGate, by: By) -> Decision:
         try:
             answer = await self._gates.ask(gate.http.url, context.wire(), timeout_ms=gate.http.timeout_ms)
         except GateFailed as failure:
             return Decision("deny", by, "/http", f"the gate could not be asked: {failure}")
-        return _said(Decision(answer.effect, by, "/http", answer.reason))
+        return Decision(answer.effect, by, "/http", answer.reason)
 
 
 def _permission(context: CallContext, permissions: Permissions | Unreadable, by: By) -> Decision:
@@ -80,11 +83,6 @@ def _permission(context: CallContext, permissions: Permissions | Unreadable, by:
     except Exception as bug:
         log.exception("permissions failed by a bug", by=by)
         return Decision("deny", by, None, f"the permissions could not be read: {type(bug).__name__}")
-
-
-def _said(decision: Decision) -> Decision:
-    """An allowance is nobody's in particular: others may still object."""
-    return ALLOWED if decision.effect == "allow" else decision
 
 
 def _unreadable(by: By) -> Decision:

@@ -1,4 +1,4 @@
-"""Gates, permissions and hooks of projects and branches, what was decided about calls, and what was changed."""
+"""Gates, permissions and hooks, what was decided about calls, and what changes were about."""
 
 from __future__ import annotations
 

@@ -113,12 +113,23 @@ async def test_a_rule_that_gives_no_boolean_denies(when: str, why: str) -> None:
     assert why in (found.reason or "")
 
 
-@pytest.mark.parametrize("arguments", [{"x": "y" * 70_000}, {"x": 2**63}], ids=["large", "huge integer"])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"x": "y" * 70_000}, {"x": 2**63}, {"x": [1] * 600}],
+    ids=["large", "huge integer", "long list"],
+)
 async def test_arguments_that_an_expression_cannot_see_are_denied(arguments: dict[str, Any]) -> None:
-    gate = {"rules": [{"when": "false", "effect": "deny"}]}
+    gate = {"rules": [{"when": "false", "effect": "allow"}]}
     found = await decided(governed(None, {"gate": gate}), arguments=arguments)
-    assert (found.effect, found.by) == ("deny", "branch.gate")
+    assert (found.effect, found.by, found.rule) == ("deny", "branch.gate", "/rules/0")
     assert await decided(governed(None, {"gate": {}}), arguments=arguments) == Decision("allow")
+
+
+async def test_a_loop_sees_less_than_other_expressions() -> None:
+    arguments = {"x": [1] * 200}
+    for when, effect in (("size(arguments.x) == 200", "escalate"), ("arguments.x.exists(n, n == 1)", "deny")):
+        gate = {"rules": [{"when": when, "effect": "escalate"}]}
+        assert (await decided(governed({"gate": gate}), arguments=arguments)).effect == effect
 
 
 async def test_a_gate_elsewhere_is_told_of_the_call_and_decides() -> None:

@@ -14,6 +14,11 @@ By = Literal["project.gate", "branch.gate", "project.permissions", "branch.permi
 
 MAX_SEEN: Final = 64 * 1024
 """Bytes of JSON that the arguments may have which expressions and patterns look at."""
+MAX_MEMBERS: Final = 500
+"""Members of objects and elements of lists, at all depths, that an expression looks at: of the arguments
+and of the branch's metadata together. What it puts together it copies again and again."""
+MAX_LOOPED: Final = 100
+"""The same for an expression with a loop, which may do that for each of them."""
 MAX_REASON: Final = 500
 """Characters of a reason."""
 VARIABLES: Final = ("function", "arguments", "branch", "project", "key", "call_id")
@@ -93,15 +98,17 @@ class CallContext:
     key: KeyFacts | None
     """None for a run that was started without a key of the database."""
 
-    def variables(self) -> dict[str, Any]:
-        """What expressions are told, by the names of `VARIABLES`.
+    def variables(self, *, looped: bool) -> dict[str, Any]:
+        """What an expression is told, by the names of `VARIABLES`; `looped` says whether it has a loop.
 
-        Raises `Unseeable` for arguments that are too large, or have an integer of more than 64 bits, which
-        an expression would see as another number.
+        Raises `Unseeable` for arguments that are too large, have too many parts, or have an integer of more
+        than 64 bits, which an expression would see as another number.
         """
         self.check_size()
-        if _has_huge_integer(self.arguments):
-            raise Unseeable("the arguments have an integer of more than 64 bits, which no expression can see")
+        most = MAX_LOOPED if looped else MAX_MEMBERS
+        if _members([self.arguments, self.branch.metadata if self.branch else {}]) > most:
+            where = "an expression with a loop" if looped else "an expression"
+            raise Unseeable(f"the arguments have too many parts: {where} looks at {most} at most")
         told = self.wire()
         return {name: told[name] for name in VARIABLES}
 
@@ -129,16 +136,14 @@ class CallContext:
         }
 
 
-def _has_huge_integer(value: Any) -> bool:
-    waiting = [value]
+def _members(values: Sequence[Any]) -> int:
+    """How many there are in them, at all depths. Raises `Unseeable` for an integer of more than 64 bits."""
+    count, waiting = 0, list(values)
     while waiting:
-        match waiting.pop():
-            case bool():
-                pass
-            case int() as number if not -_LARGEST <= number < _LARGEST:
-                return True
-            case Mapping() as members:
-                waiting.extend(members.values())
-            case list() | tuple() as elements:
-                waiting.extend(elements)
-    return False
+        value = waiting.pop()
+        if isinstance(value, Mapping | list | tuple):
+            count += len(value)
+            waiting.extend(value.values() if isinstance(value, Mapping) else value)
+        elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+            raise Unseeable("there is an integer of more than 64 bits, which no expression can see")
+    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, cast
 
@@ -14,13 +15,17 @@ MAX_RULES: Final = 32
 MAX_EXPRESSION: Final = 2_000
 """Characters of an expression."""
 
+_LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne)\b")
+_BUILDS: Final = re.compile(r"\b(?:map|filter)(?:\s|//[^\n]*\n)*\(")
+"""What makes a new list, and copies it for each of its elements: large arguments would take minutes."""
+
 
 class GateRule(PolicyBody):
     """What becomes of the calls that an expression describes."""
 
     when: Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)] = Field(
         description="CEL over tool, arguments, branch, project, key and call_id; true is a match.",
-        examples=["tool == 'delete' && arguments.path.startsWith('/srv/')"],
+        examples=["function == 'delete' && arguments.path.startsWith('/srv/')"],
     )
     effect: Effect
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = Field(
@@ -30,9 +35,16 @@ class GateRule(PolicyBody):
     @field_validator("when")
     @classmethod
     def _sound(cls, value: str, info: ValidationInfo) -> str:
+        if _BUILDS.search(value):
+            raise ValueError("map and filter are not offered in a gate; all, exists and exists_one are")
         if info.context is not None and (fault := cast(Outside, info.context).fault("gate", value)):
             raise ValueError(fault)
         return value
+
+    @property
+    def looped(self) -> bool:
+        """Whether the expression may have a loop; a text in it that looks like one counts too."""
+        return _LOOPS.search(self.when) is not None
 
 
 class RulesGate(PolicyBody):

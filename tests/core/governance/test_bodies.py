@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.core.governance.decision import MAX_SEEN, VARIABLES, Unseeable
+from app.core.governance.decision import MAX_LOOPED, MAX_MEMBERS, MAX_SEEN, VARIABLES, BranchFacts, Unseeable
 from app.core.governance.gate import MAX_RULES, Gate, read_gate
 from app.core.governance.governance import Governance, StoredGovernance, StoredPolicies, Unreadable
 from app.core.governance.hooks import MAX_HOOKS, Hooks
@@ -35,6 +35,8 @@ class Picky:
     [
         ({"rules": [RULE, {"when": "x", "effect": "allow"}]}, ("rules", 1, "when")),
         ({"rules": [{"when": "true"}]}, ("rules", 0, "effect")),
+        ({"rules": [{**RULE, "when": "arguments.x.map (y, y) == []"}]}, ("rules", 0, "when")),
+        ({"rules": [{**RULE, "when": "arguments.x.filter // so\n (y, y) == []"}]}, ("rules", 0, "when")),
         ({"rules": [{**RULE, "effect": "ask"}]}, ("rules", 0, "effect")),
         ({"rules": [RULE] * (MAX_RULES + 1)}, ("rules",)),
         ({"rules": [{**RULE, "reason": ""}]}, ("rules", 0, "reason")),
@@ -73,13 +75,13 @@ def test_hooks_name_a_point_and_an_address() -> None:
 
 def test_expressions_see_what_they_may_use_and_a_gate_elsewhere_sees_the_digest_too() -> None:
     asked = call("rm", {"path": "/"})
-    seen = asked.variables()
+    seen = asked.variables(looped=False)
     assert seen.keys() == set(VARIABLES)
     assert asked.wire() == {**seen, "arguments_digest": asked.digest}
     assert seen["branch"] == {"id": str(ID), "name": "support", "metadata": {"tier": "gold"}}
     assert seen["project"] == {"id": str(ID), "name": "shop"}
     assert seen["key"] == {"id": str(ID), "name": "web", "scopes": ["read", "run"]}
-    bare = call(branch=None, key=None).variables()
+    bare = call(branch=None, key=None).variables(looped=True)
     assert (bare["branch"], bare["key"]) == (None, None)
 
 
@@ -94,15 +96,27 @@ def test_expressions_see_what_they_may_use_and_a_gate_elsewhere_sees_the_digest_
 )
 def test_expressions_do_not_see_a_part_of_the_arguments(arguments: dict[str, Any]) -> None:
     with pytest.raises(Unseeable):
-        call("f", arguments).variables()
+        call("f", arguments).variables(looped=False)
 
 
 def test_the_largest_that_is_seen() -> None:
     fits = {
         "x": "y" * (MAX_SEEN - len('{"x":""}')),
     }
-    assert call("f", fits).variables()["arguments"] == fits
-    assert call("f", {"x": [2**63 - 1, -(2**63), True]}).variables()
+    assert call("f", fits).variables(looped=False)["arguments"] == fits
+    with pytest.raises(Unseeable):
+        call("f", {"x": fits["x"] + "y"}).variables(looped=False)
+    assert call("f", {"x": [2**63 - 1, -(2**63), True]}).variables(looped=False)
+
+
+@pytest.mark.parametrize(("looped", "most"), [(False, MAX_MEMBERS), (True, MAX_LOOPED)])
+def test_how_many_parts_are_seen(looped: bool, most: int) -> None:
+    parts = [{"y": 1}] * ((most - 2) // 2)  # and the list's name, and the tier of the branch
+    assert call("f", {"x": parts}).variables(looped=looped)
+    for arguments, metadata in (({"x": [*parts, 1]}, {"tier": 1}), ({"x": parts}, {"tier": [1]})):
+        branch = BranchFacts(ID, None, metadata)
+        with pytest.raises(Unseeable):
+            call("f", arguments, branch=branch).variables(looped=looped)
 
 
 def test_what_cannot_be_read_any_more_is_not_taken_for_nothing() -> None:
