@@ -33,11 +33,13 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
+from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
+from app.adapters.tools.http import HttpTools
 from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
@@ -49,7 +51,7 @@ from app.core.operate.lifecycle import LifecycleBody
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
-from app.ports.tool import ToolCatalog, ToolSpec
+from app.ports.tool import ToolCatalog, ToolRunner
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
 from app.services.background import background
@@ -67,6 +69,7 @@ from app.services.projects import Projects
 from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
 from app.services.stream import Decide
+from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
@@ -79,17 +82,6 @@ GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
 
 log = structlog.get_logger("wiring")
-
-
-class PythonCatalog:
-    """`ports.tool.ToolCatalog` of the Python tools, which every project has."""
-
-    def __init__(self, tools: PythonTools) -> None:
-        self._specs = tools.specs
-
-    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
-        """See the port."""
-        return self._specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +109,7 @@ def machinery(
     ids: IdSource,
     models: ModelCatalog,
     known_providers: Mapping[str, Provider],
-    tools: PythonTools,
+    runners: Sequence[ToolRunner],
     catalog: ToolCatalog,
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
@@ -127,7 +119,7 @@ def machinery(
     """Put together what executes runs; nothing is connected or started yet."""
     store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
     feeds = Feeds()
-    acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
+    acting = Acting({runner.kind: runner for runner in runners}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
     outside = Outside(
         models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
     )
@@ -215,9 +207,8 @@ async def application(
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
-        tools = PythonTools(plugins.tools)
-        stack.callback(tools.close)
-        catalog = PythonCatalog(tools)
+        python = PythonTools(plugins.tools)
+        stack.callback(python.close)
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
         expressions = Cel()
@@ -230,7 +221,17 @@ async def application(
         development = in_development(settings, has_keys=has_keys)
         known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
-        models = _models(on, settings, operators or OperatorModels(), known, addresses)
+        exposed = {name: os.environ.get(name) for name in settings.exposed_env}
+        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
+        http = HttpTools(addresses.admits, exposed)
+        stack.push_async_callback(http.aclose)
+        tools = Tools(
+            PostgresTools(on.database, on.ids),
+            on.clock,
+            python=python.specs,
+            addresses=addresses,
+            exposed=exposed,
+        )
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
         )
@@ -241,8 +242,8 @@ async def application(
             ids=on.ids,
             models=models,
             known_providers=known,
-            tools=tools,
-            catalog=catalog,
+            runners=(python, http),
+            catalog=tools,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
@@ -250,7 +251,7 @@ async def application(
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
         services = _services(
-            on, settings, made, models, catalog, webhooks, told, home=home.id, development=development
+            on, settings, made, models, tools, webhooks, told, home=home.id, development=development
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -284,6 +285,7 @@ def _models(
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
+    exposed: Mapping[str, str | None],
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
@@ -294,7 +296,7 @@ def _models(
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed={name: os.environ.get(name) for name in settings.exposed_env},
+        exposed=exposed,
     )
 
 
@@ -303,7 +305,7 @@ def _services(
     settings: Settings,
     made: Machinery,
     models: Models,
-    catalog: ToolCatalog,
+    tools: Tools,
     webhooks: Webhooks,
     told: Telling,
     *,
@@ -332,9 +334,9 @@ def _services(
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
         keys=keys,
         projects=Projects(PostgresProjects(on.database, on.ids)),
-        branches=Branches(PostgresBranches(on.database, on.ids), models, catalog),
+        branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
-        tools=catalog,
+        tools=tools,
         webhooks=webhooks,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},

@@ -92,5 +92,6 @@ async def test_webhooks_can_be_taken_back_and_made_again(database_url: str) -> N
     assert {entry[1].name for entry in without if entry[0] == "add_table"} == {
         "webhook_endpoints",
         "webhook_deliveries",
+        "tools",
     }
     assert again == []
