@@ -213,7 +213,12 @@ async def test_a_status_counts_whatever_becomes_of_its_body(attempt: Attempt) ->
     ("attempt", "said", "words"),
     [
         pytest.param(SILENCE, {"first_byte_ms": 30}, "no answer within 30 ms", id="silence"),
-        pytest.param(SILENCE, {"total_ms": 250}, "did not end within 250 ms", id="silence in total"),
+        pytest.param(
+            SILENCE,
+            {"first_byte_ms": 3_000, "total_ms": 250},
+            "did not end within 250 ms",
+            id="silence in total",
+        ),
         pytest.param(HALF, {"total_ms": 250}, "did not end within 250 ms", id="half"),
         pytest.param(DROPS, {"total_ms": 250}, "did not end within 250 ms", id="drop by drop"),
     ],
