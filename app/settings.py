@@ -97,9 +97,9 @@ class Settings(BaseSettings):
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
     exposed_env: Words = ()
-    """Variables whose values models may be given as their key."""
+    """Variables whose values models may be given as their key, and tools as headers."""
     allowed_hosts: Words = ()
-    """Private names and networks that models and webhooks may reach."""
+    """Private names and networks that models, tools and webhooks may reach."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 

@@ -34,6 +34,7 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
+from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
@@ -41,6 +42,7 @@ from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
+from app.adapters.tools.http import HttpTools
 from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
@@ -53,7 +55,7 @@ from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
-from app.ports.tool import ToolCatalog, ToolSpec
+from app.ports.tool import ToolCatalog, ToolRunner
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
 from app.services.approvals import Approvals
@@ -75,6 +77,7 @@ from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
 from app.services.simulation import Simulator
 from app.services.stream import Decide
+from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
@@ -89,17 +92,6 @@ GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
 
 log = structlog.get_logger("wiring")
-
-
-class PythonCatalog:
-    """`ports.tool.ToolCatalog` of the Python tools, which every project has."""
-
-    def __init__(self, tools: PythonTools) -> None:
-        self._specs = tools.specs
-
-    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
-        """See the port."""
-        return self._specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +119,7 @@ def machinery(
     ids: IdSource,
     models: ModelCatalog,
     known_providers: Mapping[str, Provider],
-    tools: PythonTools,
+    runners: Sequence[ToolRunner],
     catalog: ToolCatalog,
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
@@ -139,7 +131,13 @@ def machinery(
     """Put together what executes runs; nothing is connected or started yet."""
     store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
     feeds = Feeds()
-    acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S, approval_s=approval_s)
+    acting = Acting(
+        {runner.kind: runner for runner in runners},
+        clock,
+        ids,
+        timeout_s=TOOL_TIMEOUT_S,
+        approval_s=approval_s,
+    )
     outside = Outside(
         models=models,
         providers=known_providers,
@@ -236,9 +234,8 @@ async def application(
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
-        tools = PythonTools(plugins.tools)
-        stack.callback(tools.close)
-        catalog = PythonCatalog(tools)
+        python = PythonTools(plugins.tools)
+        stack.callback(python.close)
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
         expressions = Cel()
@@ -255,7 +252,17 @@ async def application(
         governor = Governor(expressions, HttpGates(outbound))
         bus = await stack.enter_async_context(hooking(settings, addresses))
         keys = keys_of(on, settings)
-        models = _models(on, settings, operators or OperatorModels(), known, addresses)
+        exposed = {name: os.environ.get(name) for name in settings.exposed_env}
+        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
+        http = HttpTools(addresses.admits, exposed)
+        stack.push_async_callback(http.aclose)
+        tools = Tools(
+            PostgresTools(on.database, on.ids),
+            on.clock,
+            python=python.specs,
+            addresses=addresses,
+            exposed=exposed,
+        )
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
         )
@@ -266,8 +273,8 @@ async def application(
             ids=on.ids,
             models=models,
             known_providers=known,
-            tools=tools,
-            catalog=catalog,
+            runners=(python, http),
+            catalog=tools,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
@@ -277,7 +284,7 @@ async def application(
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
         services = _services(
-            on, settings, made, keys, models, catalog, webhooks, told, home=home.id, development=development
+            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -312,6 +319,7 @@ def _models(
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
+    exposed: Mapping[str, str | None],
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
@@ -322,7 +330,7 @@ def _models(
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed={name: os.environ.get(name) for name in settings.exposed_env},
+        exposed=exposed,
     )
 
 
@@ -332,7 +340,7 @@ def _services(
     made: Machinery,
     keys: Keys,
     models: Models,
-    catalog: ToolCatalog,
+    tools: Tools,
     webhooks: Webhooks,
     told: Telling,
     *,
@@ -360,11 +368,11 @@ def _services(
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
         keys=keys,
         projects=Projects(PostgresProjects(on.database, on.ids)),
-        branches=Branches(PostgresBranches(on.database, on.ids), models, catalog),
+        branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
-        tools=catalog,
+        tools=tools,
         webhooks=webhooks,
-        approvals=Approvals(PostgresApprovals(on.database, on.ids), catalog, on.clock, made.executor.hurry),
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,

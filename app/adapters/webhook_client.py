@@ -6,8 +6,9 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from app.adapters.checked_network import MayReach
 from app.adapters.model_faults import retry_after_ms
-from app.adapters.outbound import BODY_BYTES, MayReach, Outbound
+from app.adapters.outbound import BODY_BYTES, Outbound
 from app.core.webhooks import Answer
 
 __all__ = ["BODY_BYTES", "WebhookClient"]

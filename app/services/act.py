@@ -20,7 +20,7 @@ from app.core.action.verdict import CallStatus, Cancelled, Denied, Failed, Succe
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
-from app.ports.tool import Invocation, ToolFailure, ToolRunner, ToolSpec
+from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
 from app.services.calls import Call, CallRecords
 from app.services.earlier import Earlier, taken_up
 from app.services.execution import Execution
@@ -381,9 +381,10 @@ class _Batch:
             run.branch_id,
             run.project_id,
         )
-        if not spec.prepares:
+        runner = self._acting.runners[spec.kind]
+        if not spec.prepares or not isinstance(runner, PreparingRunner):
             return invocation
-        prepared = await self._acting.runners[spec.kind].prepare(spec, invocation)
+        prepared = await runner.prepare(spec, invocation)
         changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
         if not self._oversight.governed or changed.digest == asked.digest:
             return prepared

@@ -35,7 +35,8 @@ async def waiting(service: Service, *requests: Any, **body: Any) -> dict[str, An
 
 async def asked(service: Service, run: dict[str, Any]) -> list[dict[str, Any]]:
     """The approvals of a run, the oldest first."""
-    return (await service.get(f"/v1/approvals?run_id={run['id']}&order=asc"))["data"]
+    page: dict[str, Any] = await service.get(f"/v1/approvals?run_id={run['id']}&order=asc")
+    return list(page["data"])
 
 
 async def decide(service: Service, approval: dict[str, Any], decision: str, **more: Any) -> Any:
@@ -247,7 +248,7 @@ async def test_who_follows_a_run_hears_of_everything_while_it_waits(service: Ser
     async def follow() -> None:
         path = f"/v1/runs/{run['id']}/events"
         async for frame in service.stream("GET", path):
-            heard.extend([frame.event])
+            heard.extend([str(frame.event)])
 
     following = asyncio.create_task(follow())
     await until_true(lambda: asyncio.sleep(0, "RUN_WAITING" in heard))

@@ -79,6 +79,23 @@ models = Table(
     sa.UniqueConstraint("project_id", "name"),
 )
 
+tools = Table(
+    "tools",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    _text("kind", null=False),
+    _text("description", null=False),
+    Column("parameters", JSON, nullable=False),
+    Column("strict", sa.Boolean, nullable=False),
+    Column("idempotent", sa.Boolean, nullable=False),
+    Column("settings", JSON, nullable=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
 branches = Table(
     "branches",
     metadata,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import Any, Final
 
-from app.adapters.outbound import MayReach, Outbound, Reply
+from app.adapters.checked_network import MayReach
+from app.adapters.outbound import Outbound, Reply
 from app.core.json_text import NotJson, dumps, read, storable
 from app.ports.hooks import MAX_TIMEOUT_S, HookBlocked, Stop, ToolHookEvent
 
