@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.session import Database
 from app.adapters.db.tables import projects, tools
 from app.core.errors import Conflict, FieldError, NotFound
@@ -22,7 +23,7 @@ from app.ports.tool import StoredTool, ToolSpec
 MOST: Final = 500
 """Tools of a project: all of them are read together, and more than that no model can be shown."""
 
-_SAID = tuple(ToolSpec.__slots__)
+_SAID = tuple(name for name in ToolSpec.__slots__ if name != "prepares")
 
 
 class PostgresTools:
@@ -31,6 +32,9 @@ class PostgresTools:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[StoredTool](
+            ids, "tool", name_of=lambda tool: tool.spec.name, state_of=lambda tool: asdict(tool.spec)
+        )
 
     async def all(self, project_id: UUID) -> Sequence[StoredTool]:
         """See the port."""
@@ -70,7 +74,7 @@ class PostgresTools:
             changed = sa.update(tools).where(tools.c.id == before.id)
             changed = changed.values(**_values(spec), updated_at=sa.func.now()).returning(tools)
             made = _tool((await connection.execute(changed)).one())
-            await self._note(connection, project_id, "tool.replace", by, before, made)
+            await self._audit.note(connection, "replace", project_id, before, made, by=by)
         return made, False
 
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
@@ -81,7 +85,7 @@ class PostgresTools:
             if before is None:
                 raise NotFound("There is no tool of this name in this project.")
             await connection.execute(sa.delete(tools).where(tools.c.id == before.id))
-            await self._note(connection, project_id, "tool.delete", by, before, None)
+            await self._audit.note(connection, "delete", project_id, before, None, by=by)
 
     async def _insert(
         self, connection: AsyncConnection, project_id: UUID, spec: ToolSpec, by: UUID | None
@@ -91,30 +95,8 @@ class PostgresTools:
             raise Conflict(f"A project has at most {MOST} tools; delete one first.")
         statement = insert(tools).values(id=self._ids.new(), project_id=project_id, **_values(spec))
         made = _tool((await connection.execute(statement.returning(tools))).one())
-        await self._note(connection, project_id, "tool.create", by, None, made)
+        await self._audit.note(connection, "create", project_id, None, made, by=by)
         return made
-
-    async def _note(
-        self,
-        connection: AsyncConnection,
-        project_id: UUID,
-        action: str,
-        by: UUID | None,
-        before: StoredTool | None,
-        after: StoredTool | None,
-    ) -> None:
-        named = before or after
-        assert named is not None
-        await audit.note(
-            connection,
-            self._ids.new(),
-            project_id=project_id,
-            by=by,
-            action=action,
-            subject=f"tool:{named.spec.name}",
-            before=None if before is None else asdict(before.spec),
-            after=None if after is None else asdict(after.spec),
-        )
 
 
 async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
