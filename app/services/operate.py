@@ -35,7 +35,7 @@ from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
-from app.services.answers import asking_of, faults_of, history_of, read_answer
+from app.services.answers import asking_of, faults_of, read_answer
 from app.services.execution import Execution
 from app.services.plan import Plan
 from app.services.repair import Repairer
@@ -243,7 +243,7 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            history_of(self._branch),
+            self._branch.history,
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,

@@ -12,17 +12,12 @@ from pydantic_core import from_json
 
 from app.adapters.db import accept as accepting
 from app.adapters.db import flush as flushing
-from app.adapters.db.columns import (
-    MESSAGE_COLUMNS,
-    RUN_COLUMNS,
-    event_entry,
-    run_record,
-    stored_message,
-    token_block,
-)
+from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
+from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
+from app.core.operate.history import History
 from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
 from app.ports.storage import (
@@ -41,10 +36,6 @@ _BRANCHES = """
 SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle,
        p.lifecycle AS project_lifecycle, b.version, b.next_position
 FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid[])"""
-
-_MESSAGES = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages m LEFT JOIN messages a ON a.action_request_id = m.id
-WHERE m.branch_id = ANY($1::uuid[]) AND m.kind <> 'system' ORDER BY m.branch_id, m.position"""
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -120,12 +111,18 @@ def told(refusal: asyncpg.PostgresError) -> str:
 class PostgresRuns:
     """`ports.storage.RunStore`."""
 
-    def __init__(self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock) -> None:
-        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`."""
+    def __init__(
+        self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock, history_bytes: int = 0
+    ) -> None:
+        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`.
+
+        Of the conversations that were read last, about `history_bytes` are kept in memory.
+        """
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
         self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._histories = Histories(history_bytes)
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
@@ -214,12 +211,10 @@ class PostgresRuns:
     async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
         ids = list({branch for _, branch in keys})
         async with self._read.use() as connection:
-            # Messages first: a run that ends in between makes the state stale, never a stale one look fresh.
-            said = await connection.fetch(_MESSAGES, ids)
+            # The branches first: what is said in between makes the state stale. In the other order a state
+            # would look fresh that lacks it.
             rows = await connection.fetch(_BRANCHES, ids)
-        messages: dict[UUID, list[Any]] = {}
-        for row in said:
-            messages.setdefault(row["branch_id"], []).append(row)
+            histories = await self._histories.read(connection, [row["id"] for row in rows])
         found = {row["id"]: row for row in rows}
         out: list[BranchState | BaseException] = []
         for project_id, branch_id in keys:
@@ -230,8 +225,7 @@ class PostgresRuns:
             values = dict(row)
             for name in ("tools", "lifecycle", "project_lifecycle"):
                 values[name] = None if values[name] is None else from_json(values[name])
-            history = [stored_message(m) for m in messages.get(branch_id, ())]
-            out.append(BranchState(**values, messages=history))
+            out.append(BranchState(**values, history=histories[branch_id]))
         return out
 
     async def no_branch_state(self, project_id: UUID) -> BranchState:
@@ -250,7 +244,7 @@ class PostgresRuns:
             project_lifecycle=lifecycle,
             version=0,
             next_position=0,
-            messages=(),
+            history=History(),
         )
 
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
