@@ -78,7 +78,8 @@ def _messages(opening: Opening, profile: Profile) -> Sequence[PromptMessage]:
 
 
 def _rendered(message: PromptMessage) -> bytes:
-    return json_text.dumps(_message(message))
+    # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
+    return memoryview(json_text.dumps(_message(message))).tobytes()
 
 
 def _message(message: PromptMessage) -> dict[str, Any]:

@@ -97,4 +97,4 @@ class Histories:
 
 
 def _raw(rows: Sequence[Any]) -> list[RawMessage]:
-    return [RawMessage(row["id"], row["kind"], row["content"]) for row in rows]
+    return [RawMessage(row["id"], row["kind"], row["content"].encode()) for row in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from sys import getsizeof
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,18 +11,19 @@ from pydantic_core import from_json
 from app.core.messages import ROLES, Message, MessageKind, read_content
 from app.core.operate.transcript import Retold, Transcript
 
-MESSAGE_BYTES = 1_000
+MESSAGE_BYTES = 500
 """What a message takes beside its text: objects of ours, of the prompt's and of the wire's."""
-TEXTS = 3
-"""How often its text is kept: as it is stored, in the prompt, and as it is sent."""
+TEXTS = 4
+"""How often its text is kept at most: as stored, in the prompt (twice what is not ASCII), and as sent."""
 
 
 class RawMessage(NamedTuple):
-    """A message as it is stored; its content is JSON text, read when a prompt needs it."""
+    """A message as it is stored, read when a prompt needs it."""
 
     id: UUID
     kind: str
-    content: str
+    content: bytes
+    """JSON text."""
 
     @property
     def is_action(self) -> bool:
@@ -85,4 +85,4 @@ class History:
 
 
 def _size(said: Sequence[RawMessage]) -> int:
-    return sum(TEXTS * getsizeof(raw.content) + MESSAGE_BYTES for raw in said)
+    return sum(TEXTS * len(raw.content) + MESSAGE_BYTES for raw in said)

@@ -48,9 +48,11 @@ class World:
         self.store = self.another()
         self.connection: asyncpg.Connection[Any]
 
-    def another(self, lease_ms: int = 60_000) -> PostgresRuns:
+    def another(self, lease_ms: int = 60_000, history_bytes: int = 0) -> PostgresRuns:
         """A further process on the same database."""
-        return PostgresRuns(self.arguments, owner=OWNER, lease_ms=lease_ms, clock=self.clock)
+        return PostgresRuns(
+            self.arguments, owner=OWNER, lease_ms=lease_ms, clock=self.clock, history_bytes=history_bytes
+        )
 
     async def branch(self, project: UUID = PROJECT) -> UUID:
         """A fresh branch."""

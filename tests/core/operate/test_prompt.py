@@ -37,7 +37,7 @@ def history(*contents: Content) -> History:
 
 
 def raw(number: int, content: Content) -> RawMessage:
-    return RawMessage(UUID(int=number), content.kind, dumps(content.wire()).decode())
+    return RawMessage(UUID(int=number), content.kind, dumps(content.wire()))
 
 
 def call(provider_id: str | None = None, a: int = 1) -> ActionRequestContent:
