@@ -115,6 +115,7 @@ def machinery(
     database_url: str,
     *,
     lease_ms: int,
+    history_bytes: int,
     clock: Clock,
     ids: IdSource,
     models: ModelCatalog,
@@ -129,7 +130,13 @@ def machinery(
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
-    store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
+    store = PostgresRuns(
+        driver_arguments(database_url),
+        owner=ids.new(),
+        lease_ms=lease_ms,
+        clock=clock,
+        history_bytes=history_bytes,
+    )
     feeds = Feeds()
     acting = Acting(
         {runner.kind: runner for runner in runners},
@@ -269,6 +276,7 @@ async def application(
         made = machinery(
             database_url,
             lease_ms=settings.lease_ms,
+            history_bytes=settings.history_bytes,
             clock=on.clock,
             ids=on.ids,
             models=models,

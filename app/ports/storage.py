@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.core.governance.governance import StoredGovernance
+from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
 
 
@@ -31,7 +32,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """What a run needs to know of its branch, read in one statement."""
+    """What a run needs to know of its branch, the conversation at least up to `next_position`."""
 
     id: UUID | None
     """None for a run without a branch: then only the project says anything."""
@@ -44,7 +45,7 @@ class BranchState:
     project_lifecycle: Mapping[str, Any] | None
     version: int
     next_position: int
-    messages: Sequence[StoredMessage]
+    history: History
     governance: StoredGovernance = field(default_factory=StoredGovernance)
     """What its tool calls are judged by."""
 

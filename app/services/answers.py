@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pydantic_core import from_json
-
 from app.core.lifecycle.machine import StreamMachine
-from app.core.messages import Message, read_content
 from app.core.operate.asking import Asking, ask_for
 from app.core.operate.params import OperateParams
 from app.core.operate.read_output import Reading, check_output, parse_output, reading_events
@@ -16,7 +13,6 @@ from app.core.operate.schema import AnswerContract
 from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Provider
-from app.ports.storage import BranchState
 from app.services.recorder import RunLog
 
 
@@ -31,11 +27,6 @@ def asking_of(
     fitted = takes.project_schema(asking.native_schema)
     shown = asking.native_schema if fitted is None else None
     return replace(asking, native_schema=fitted, shown_schema=shown)
-
-
-def history_of(branch: BranchState) -> list[Message]:
-    """The conversation so far."""
-    return [Message(m.id, read_content(m.kind, from_json(m.content))) for m in branch.messages]
 
 
 def read_answer(

@@ -35,7 +35,7 @@ from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
-from app.services.answers import asking_of, faults_of, history_of, read_answer
+from app.services.answers import asking_of, faults_of, read_answer
 from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.oversight import FREE, Overseer, Oversight
@@ -256,7 +256,7 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            history_of(self._branch),
+            self._branch.history,
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,

@@ -9,9 +9,10 @@ from uuid import UUID
 import asyncpg
 from pydantic_core import from_json
 
-from app.adapters.db.columns import MESSAGE_COLUMNS, stored_message
+from app.adapters.db.histories import Histories
 from app.core.errors import NotFound
 from app.core.governance.governance import POLICIES, StoredGovernance, StoredPolicies
+from app.core.operate.history import History
 from app.ports.storage import BranchState
 
 _PROJECT: Final = """p.lifecycle AS project_lifecycle, p.name AS project_name, p.gate AS project_gate,
@@ -24,10 +25,6 @@ FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid
 
 _NO_BRANCH: Final = f"SELECT {_PROJECT} FROM projects p WHERE p.id = $1"
 
-_MESSAGES: Final = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages m LEFT JOIN messages a ON a.action_request_id = m.id
-WHERE m.branch_id = ANY($1::uuid[]) AND m.kind <> 'system' ORDER BY m.branch_id, m.position"""
-
 _PLAIN: Final = (
     *("id", "project_id", "system", "chat_model", "parse_model", "tools", "lifecycle"),
     *("project_lifecycle", "version", "next_position"),
@@ -39,16 +36,14 @@ _JSON: Final = (
 
 
 async def states_of(
-    connection: asyncpg.Connection[Any], keys: Sequence[tuple[UUID, UUID]]
+    connection: asyncpg.Connection[Any], histories: Histories, keys: Sequence[tuple[UUID, UUID]]
 ) -> list[BranchState | BaseException]:
     """The states of (project, branch), NotFound in the place of one that the project does not have."""
     ids = list({branch for _, branch in keys})
-    # Messages first: a run that ends in between makes the state stale, never a stale one look fresh.
-    said = await connection.fetch(_MESSAGES, ids)
+    # The branches first: what is said in between makes the state stale. In the other order a state would look
+    # fresh that lacks it.
     rows = await connection.fetch(_BRANCHES, ids)
-    messages: dict[UUID, list[Any]] = {}
-    for row in said:
-        messages.setdefault(row["branch_id"], []).append(row)
+    said = await histories.read(connection, [row["id"] for row in rows])
     found = {row["id"]: row for row in rows}
     out: list[BranchState | BaseException] = []
     for project_id, branch_id in keys:
@@ -57,9 +52,8 @@ async def states_of(
             out.append(NotFound("There is no such branch in this project."))
             continue
         values = _read(row)
-        history = [stored_message(m) for m in messages.get(branch_id, ())]
         plain = {name: values[name] for name in _PLAIN}
-        out.append(BranchState(**plain, messages=history, governance=_governance(values)))
+        out.append(BranchState(**plain, history=said[branch_id], governance=_governance(values)))
     return out
 
 
@@ -78,7 +72,7 @@ async def state_without_branch(connection: asyncpg.Connection[Any], project_id: 
         project_lifecycle=values.get("project_lifecycle"),
         version=0,
         next_position=0,
-        messages=(),
+        history=History(),
         governance=_governance(values),
     )
 

@@ -16,6 +16,7 @@ from app.adapters.db import leases as holding
 from app.adapters.db.branch_states import state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
+from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
 from app.core.record import MAX_BLOCK, Entry, EventEntry
@@ -65,12 +66,18 @@ def told(refusal: asyncpg.PostgresError) -> str:
 class PostgresRuns:
     """`ports.storage.RunStore`."""
 
-    def __init__(self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock) -> None:
-        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`."""
+    def __init__(
+        self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock, history_bytes: int = 0
+    ) -> None:
+        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`.
+
+        Of the conversations that were read last, about `history_bytes` are kept in memory.
+        """
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
         self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._histories = Histories(history_bytes)
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
@@ -158,7 +165,7 @@ class PostgresRuns:
 
     async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
         async with self._read.use() as connection:
-            return await states_of(connection, keys)
+            return await states_of(connection, self._histories, keys)
 
     async def no_branch_state(self, project_id: UUID) -> BranchState:
         """See the port."""

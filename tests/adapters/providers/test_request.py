@@ -208,3 +208,24 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], faults: l
         profile_of(ModelEndpoint("m", "openai", "m", options=options))
     assert [(error.pointer, error.code) for error in caught.value.errors] == faults
     assert all(error.message for error in caught.value.errors)
+
+
+def test_messages_stand_in_a_body_once_whatever_the_options_say() -> None:
+    what = opening("openai", "m", prompt=Prompt(HELLO.messages, options={"messages": ["other"]}))
+    made = body_of(what, profile_of(what.endpoint))
+    assert made.count(b'"messages":') == 1
+    assert json.loads(made)["messages"] == [{"role": "user", "content": "hello"}]
+
+
+def test_a_message_is_rendered_once_by_each_renderer() -> None:
+    seen: list[str] = []
+
+    def rendered(message: PromptMessage) -> bytes:
+        seen.append(message.text)
+        return message.text.encode()
+
+    message = PromptMessage("user", "hi")
+    assert [message.rendered(rendered) for _ in range(3)] == [b"hi"] * 3
+    assert seen == ["hi"]
+    assert message.rendered(lambda _: b"other") == b"other"
+    assert message == PromptMessage("user", "hi")

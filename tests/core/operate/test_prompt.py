@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.json_text import dumps
 from app.core.messages import (
     ActionRequestContent,
     ActionResponseContent,
@@ -20,17 +21,23 @@ from app.core.messages import (
     Message,
     SystemContent,
 )
-from app.core.operate.asking import Asking, ask_for
+from app.core.operate.asking import ask_for
+from app.core.operate.history import History, RawMessage
 from app.core.operate.params import OperateParams
-from app.core.operate.prompt import build_prompt, instruction_text
+from app.core.operate.prompt import build_prompt
+from app.core.operate.transcript import Transcript, instruction_text
 from app.core.prompt import Prompt, PromptMessage, PromptToolCall, ToolSchema
 
 ADD = ToolSchema("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 FAILURE = {"error": "ValueError: no", "function": "add", "arguments": {"a": 2}}
 
 
-def history(*contents: Content) -> list[Message]:
-    return [Message(UUID(int=number), content) for number, content in enumerate(contents)]
+def history(*contents: Content) -> History:
+    return History([raw(number, content) for number, content in enumerate(contents)])
+
+
+def raw(number: int, content: Content) -> RawMessage:
+    return RawMessage(UUID(int=number), content.kind, dumps(content.wire()))
 
 
 def call(provider_id: str | None = None, a: int = 1) -> ActionRequestContent:
@@ -270,11 +277,11 @@ def test_the_work_grows_with_the_messages_and_not_faster() -> None:
             Counting.reads += len(found) if isinstance(index, slice) else 1
             return found
 
-    asked = OperateParams(instruction="now", chat_model="m", actions=True)
-    asking = Asking(native_tools=(ADD,))
     reads = []
     for turns in (10, 100):
+        said = [content for _ in range(turns) for content in TURN]
+        messages = Counting(message.read() for message in history(*said).said)
         Counting.reads = 0
-        build_prompt(Counting(history(*[content for _ in range(turns) for content in TURN])), asked, asking)
+        Transcript(native=True).replay(messages)
         reads.append(Counting.reads)
     assert reads[1] < 11 * reads[0]
