@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,10 +20,10 @@ from app.core.lifecycle.effects import Effect, Finish, Open
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
-from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking
+from app.core.operate.dedupe import collapsed, one_by_one
 from app.core.operate.lifecycle import Contradiction, Lifecycle, merge_lifecycle
-from app.core.operate.params import OperateParams, offered_tools, resolve
+from app.core.operate.params import Batch, OperateParams, offered_tools, resolve
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
 from app.core.operate.request import MAX_ACTIONS, OperateRequest
@@ -31,11 +31,11 @@ from app.core.operate.schema import enrich
 from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import ModelEndpoint, Opening, Provider
-from app.ports.storage import BranchState, NewMessage, RunRecord
+from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
-from app.services.answers import asking_of, faults_of, history_of, read_answer
+from app.services.answers import asking_of, check_progression, faults_of, read_answer, said, shown_history
 from app.services.execution import Execution
 from app.services.plan import Plan
 from app.services.repair import Repairer
@@ -117,6 +117,7 @@ class OperatePlanner:
         """See `plan.Planner`."""
         outside = self._outside
         params = resolve(request, settings_of(branch))
+        check_progression(branch, params)
         own = request.lifecycle.level() if request.lifecycle else None
 
         def lifecycle_on(model: ResolvedModel) -> Lifecycle:
@@ -175,6 +176,9 @@ class _Operation:
         self._execution: Execution
         self._repairer: Repairer | None = None
         self._reading: Reading | None = None
+        self._batched = one_by_one(())
+        self._provided: Mapping[str, Any] = {}
+        """What context providers added to the instruction."""
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
         return asking_of(self._outside.providers[endpoint.provider], endpoint, self._params, tools)
@@ -243,10 +247,11 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            history_of(self._branch),
+            shown_history(self._branch, self._params),
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,
+            provided=self._provided,
         )
         continuation = self._lifecycle.options.continuation
         asked = Opening(
@@ -262,23 +267,9 @@ class _Operation:
 
     def _answered(self) -> None:
         self._reading = self._read()
-        machine, params, ids = self._machine, self._params, self._outside.ids
-        instruction = InstructionContent(
-            params.instruction, params.guidance, params.context, params.images, params.response_format
-        )
-        answer = AssistantContent(
-            text=storable(machine.text),
-            value=self._reading.value if self._reading is not None and self._reading.ok else None,
-            reasoning=storable(machine.reasoning) or None,
-            tool_calls=[ModelToolCall(c.id, c.name, c.arguments) for c in machine.tool_calls],
-        )
-        branch = str(self._branch.id)
-        self._execution.log.write(
-            NewMessage(
-                ids.new(), "instruction", dumps(instruction.wire()).decode(), sender="user", recipient=branch
-            ),
-            NewMessage(ids.new(), "assistant_response", dumps(answer.wire()).decode(), "assistant", "user"),
-        )
+        value = self._reading.value if self._reading is not None and self._reading.ok else None
+        ids, params = self._outside.ids, self._params
+        self._execution.log.write(*said(ids, self._branch.id, params, self._machine, value, self._provided))
 
     def _read(self) -> Reading | None:
         """Parse and validate what was asked for; None where the text itself is the result."""
@@ -347,7 +338,7 @@ class _Operation:
                 responses = await self._outside.acting.carry_out(
                     self._execution,
                     Proposals(calls, self._tools, self._answering.offered, announced=self._is_native()),
-                    self._params.batch,
+                    self._batch_of(reading),
                 )
         except ToolsFailed as failure:
             self._execution.finish("failed", error=failure.error())
@@ -378,7 +369,20 @@ class _Operation:
     def _is_native(self) -> bool:
         return bool(self._answering.native_tools)
 
-    def _requested(self, reading: Reading | None) -> list[ActionCall]:
+    def _batch_of(self, reading: Reading | None) -> Batch:
+        """How the calls are made: an answer may have them follow each other, and never the reverse."""
+        contract, batch = self._answering.contract, self._params.batch
+        if reading is None or contract is None or not contract.wants_one_by_one(reading.value):
+            return batch
+        return replace(batch, strategy="sequential")
+
+    def _requested(self, reading: Reading | None) -> Sequence[ActionCall]:
+        """The tool calls that are to be carried out for the answer."""
+        asked = self._asked_for(reading)
+        self._batched = collapsed(asked) if self._params.dedupe_actions else one_by_one(asked)
+        return self._batched.calls
+
+    def _asked_for(self, reading: Reading | None) -> list[ActionCall]:
         """The tool calls that the answer asks for; none unless actions are on."""
         if self._params.skip_validation or not self._params.actions:
             return []
@@ -396,6 +400,7 @@ class _Operation:
         self, reading: Reading | None, calls: Sequence[ActionCall], responses: Sequence[Mapping[str, Any]]
     ) -> Any:
         contract = self._answering.contract
+        calls, responses = self._batched.spread(calls), self._batched.spread(responses)
         if reading is not None and contract is not None:
             return contract.result(reading.value, responses)
         requests = [{"function": call.function, "arguments": call.raw_arguments} for call in calls]

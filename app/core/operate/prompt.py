@@ -26,7 +26,11 @@ _TOOLS_RULE = (
     "These tools can be called for you. To have one called, put it into `action_requests` with its name as "
     "`function` and its `arguments`; an empty list calls none. You do not see results in this turn."
 )
+_TOLD_TOOLS_RULE = (
+    "These tools exist. They cannot be called in this turn; they are described for your answer."
+)
 _NO_RESULT = "no result was recorded"
+_BYTES_PER_TOKEN = 4
 
 Called = tuple[ActionRequestContent, ActionResponseContent | None]
 
@@ -37,8 +41,9 @@ def build_prompt(
     asking: Asking,
     *,
     system: str | None = None,
+    provided: Mapping[str, Any] | None = None,
 ) -> Prompt:
-    """The prompt for a new instruction.
+    """The prompt for a new instruction, to which context providers have `provided` what is under their names.
 
     `history` is the branch in order, without the new instruction. Results of earlier tool calls are shown as
     they were, a null and an error too: as tool messages where the model made the call natively and the
@@ -49,10 +54,21 @@ def build_prompt(
     if system:
         transcript.add(PromptMessage("system", system))
     transcript.replay(history)
-    transcript.instruct(
-        InstructionContent(params.instruction, params.guidance, params.context, params.images),
-        _demands(asking),
+    instruction = InstructionContent(
+        params.instruction,
+        params.guidance,
+        params.context,
+        params.images,
+        image_detail=params.image_detail,
+        provided=provided or {},
     )
+    demands = _demands(asking)
+    if params.tool_schemas:
+        demands.append(("Tools", f"{_TOLD_TOOLS_RULE}\n{_json(list(params.tool_schemas))}"))
+    if params.include_token_usage_to_model:
+        said = (*(message.text for message in transcript.messages), instruction_text(instruction))
+        demands.append(("Token usage", token_usage(said)))
+    transcript.instruct(instruction, demands)
     return Prompt(
         messages=transcript.messages,
         tools=asking.native_tools,
@@ -68,12 +84,19 @@ def instruction_text(content: InstructionContent, extra: Iterable[tuple[str, str
         ("Guidance", _worded(content.guidance)),
         ("Instruction", _worded(content.instruction)),
         ("Context", _worded(content.context)),
+        *((f"Context from {name}", _worded(added)) for name, added in content.provided.items()),
         *extra,
     ]
     said = [(heading, text) for heading, text in sections if text]
     if len(said) == 1 and said[0][0] == "Instruction":
         return said[0][1]
     return "\n\n".join(f"## {heading}\n{text}" for heading, text in said)
+
+
+def token_usage(said: Iterable[str]) -> str:
+    """About how many tokens all of this takes, in words; no server is asked."""
+    tokens = sum(-(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN) for text in said)
+    return f"The conversation takes about {tokens} tokens so far, images and tools not counted."
 
 
 class _Transcript:
@@ -114,7 +137,8 @@ class _Transcript:
         results = [("Results of earlier tool calls", _json(self._untold))] if self._untold else []
         text = instruction_text(content, [*results, *demands])
         self._untold = []
-        self.add(PromptMessage("user", text, images=tuple(content.images)))
+        images = tuple(content.images)
+        self.add(PromptMessage("user", text, images=images, image_detail=content.image_detail))
 
     def _answer(self, content: AssistantContent, calls: Sequence[Called]) -> None:
         replayed = [call for call in calls if self._is_native(call)]
