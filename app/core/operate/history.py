@@ -32,8 +32,9 @@ def progression_of(
 ) -> tuple[UUID, ...]:
     """The ids of a progression. Raises `Invalid` naming every one that cannot stand there.
 
-    `known` are the branch's messages in order; a progression keeps it. `pairs` leads from each half of a tool
-    call to the other: one half alone would tell of a call without its result, or of a result of nothing.
+    `known` are the branch's messages in order, which a progression keeps; its system text is always shown.
+    `pairs` leads from each half of a tool call to the other: one half alone would tell of a call without its
+    result, or of a result of nothing.
     """
     places = {id: place for place, id in enumerate(known)}
     found = [_uuid(text) for text in asked]
@@ -55,7 +56,7 @@ def _fault(
     id: UUID | None, place: int, last: int, listed: Collection[UUID], pairs: Mapping[UUID, UUID]
 ) -> tuple[str, str] | None:
     if id is None or place < 0:
-        return "the branch has no such message", "unknown_message"
+        return "is no instruction, answer or tool call of this branch", "unknown_message"
     if place <= last:
         return "messages are listed once each, in the order of the branch", "out_of_order"
     other = pairs.get(id)

@@ -12,7 +12,7 @@ from app.core.errors import Invalid
 from app.core.messages import AssistantContent, Content, InstructionContent, Message, SystemContent
 from app.core.operate.history import progression_of, since_begin, system_alone
 
-MARKS = {
+MARKS: dict[str, Content] = {
     "s": SystemContent("s"),
     "i": InstructionContent("i"),
     "a": AssistantContent("a"),
