@@ -21,6 +21,7 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -50,6 +51,7 @@ from app.core.guardrails.base import Rule
 from app.core.guardrails.presets import built_in_rules
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders
 from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting
@@ -124,6 +126,7 @@ def machinery(
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
+    context: ContextProviders,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
@@ -131,7 +134,7 @@ def machinery(
     feeds = Feeds()
     acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
     outside = Outside(
-        models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
+        models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules, context
     )
     planners: dict[str, Planner[Any]] = {
         "operate": OperatePlanner(outside),
@@ -221,6 +224,8 @@ async def application(
         catalog = PythonCatalog(tools)
         guardrails = PythonGuardrails(_guardrails(settings))
         stack.callback(guardrails.close)
+        context = PythonContext(load_context_providers(settings.context_provider_modules))
+        stack.callback(context.close)
         expressions = Cel()
         stack.callback(expressions.close)
         choices = Choices(expressions, guardrails.rules)
@@ -245,6 +250,7 @@ async def application(
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
+            context=context,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)

@@ -30,12 +30,14 @@ from app.core.operate.request import MAX_ACTIONS, OperateRequest
 from app.core.operate.schema import enrich
 from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders, NoContext
 from app.ports.provider import ModelEndpoint, Opening, Provider
 from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
 from app.services.answers import asking_of, check_progression, faults_of, read_answer, said, shown_history
+from app.services.context import provided, turn_of
 from app.services.execution import Execution
 from app.services.plan import Plan
 from app.services.repair import Repairer
@@ -88,6 +90,8 @@ class Outside:
     """Answers what machines ask."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Guardrails beside the built-in ones, by name."""
+    context: ContextProviders = field(default_factory=NoContext)
+    """Add to instructions, and are told of the tool calls that came of them."""
 
     def lifecycle_of(self, *levels: Mapping[str, Any] | None) -> Lifecycle:
         """What the levels, the one that counts most first, come to over the settings. Raises Invalid."""
@@ -179,6 +183,8 @@ class _Operation:
         self._batched = one_by_one(())
         self._provided: Mapping[str, Any] = {}
         """What context providers added to the instruction."""
+        self._responses: Sequence[Mapping[str, Any]] = ()
+        """What the tool calls gave, as the result has it."""
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
         return asking_of(self._outside.providers[endpoint.provider], endpoint, self._params, tools)
@@ -204,11 +210,15 @@ class _Operation:
 
         async def perform(execution: Execution) -> None:
             self._execution = execution
+            context = self._outside.context
+            self._provided = await provided(context, execution, self._params, self._left_s())
             finish = await self._stream(rest)
             if finish.error is not None:
                 self._end_badly(finish)
             else:
                 await self._end_well()
+            if self._responses:
+                await context.write_back(turn_of(execution, self._params), self._responses)
 
         return Plan(perform, events)
 
@@ -401,6 +411,7 @@ class _Operation:
     ) -> Any:
         contract = self._answering.contract
         calls, responses = self._batched.spread(calls), self._batched.spread(responses)
+        self._responses = responses
         if reading is not None and contract is not None:
             return contract.result(reading.value, responses)
         requests = [{"function": call.function, "arguments": call.raw_arguments} for call in calls]
