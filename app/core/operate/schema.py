@@ -57,7 +57,7 @@ _VALUE: Final = fragment("properties", "value")
 
 
 class FieldConflict(Invalid):
-    """Two fields of the answer have the same name: of the caller's schema, its further fields, and ours."""
+    """Two fields of the answer have one name: the schema's, a further field's, or an option's."""
 
     code = "field_conflict"
 
