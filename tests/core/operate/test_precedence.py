@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.core.operate.params import BranchSettings, resolve
+from app.core.errors import Invalid
+from app.core.operate.lifecycle import merge_lifecycle
+from app.core.operate.params import BranchSettings, offered_tools, resolve
 from app.core.operate.precedence import PRECEDENCE, How, Source, contradicted, first_said
 from app.core.operate.request import REMOVED, Instruct, OperateRequest
 from app.core.operate.unsupported import OPERATE
@@ -93,6 +95,43 @@ def test_a_model_is_the_requests_else_the_branchs(option: str, request_says: Any
         return  # refused, which another test shows
     params = resolve(OperateRequest.model_validate(body), BranchSettings(**settings))
     assert getattr(params, option) == ("own" if request_says == "own" else branch_says)
+
+
+LIFECYCLE = PRECEDENCE["lifecycle"].sources
+
+
+@pytest.mark.parametrize("states", list(product(("absent", "null", "said"), repeat=len(LIFECYCLE))))
+def test_every_level_of_the_lifecycle_is_heard_in_order(states: tuple[str, ...]) -> None:
+    levels: list[dict[str, Any] | None] = [
+        {"absent": None, "null": {"timeout": None}, "said": {"timeout": {"inter_token_ms": 1_000 + at}}}[
+            state
+        ]
+        for at, state in enumerate(states)
+    ]
+    merged = merge_lifecycle(*levels).options.timeout.inter_ms
+    heard = [at for at, state in enumerate(states) if state != "absent"]
+    if not heard:
+        assert merged == merge_lifecycle().options.timeout.inter_ms
+    else:
+        assert merged == (1_000 + heard[0] if states[heard[0]] == "said" else None)
+
+
+CHOICES: tuple[Any, ...] = ("absent", None, True, False, [], ["a"], ["b"])
+
+
+@pytest.mark.parametrize(("request_says", "branch_says"), list(product(CHOICES, (True, False, (), ("a",)))))
+def test_tools_are_narrowed_and_never_added(request_says: Any, branch_says: Any) -> None:
+    body = {"instruction": "a"} if request_says == "absent" else {"instruction": "a", "tools": request_says}
+    request = OperateRequest.model_validate(body)
+    names = set(request_says) if isinstance(request_says, list) else set()
+    given = {"a", "b"} if branch_says is True else set(branch_says or ())
+    if not names <= given:
+        with pytest.raises(Invalid):
+            resolve(request, BranchSettings("m", branch_says))
+        return
+    left = resolve(request, BranchSettings("m", branch_says)).tools
+    offered = set(offered_tools(left, ["a", "b"]))
+    assert offered == (given if request_says in ("absent", None, True) else names)
 
 
 def test_what_is_still_refused() -> None:
