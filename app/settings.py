@@ -122,6 +122,8 @@ class Settings(BaseSettings):
     """Python modules that declare tools in a list `TOOLS`."""
     guardrail_modules: Words = ()
     """Python modules that declare guardrails in a list `GUARDRAILS`."""
+    context_provider_modules: Words = ()
+    """Python modules that declare context providers in a list `CONTEXT_PROVIDERS`."""
     handler_modules: Words = ()
     """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
     handler_timeout_s: float = Field(10, gt=0)

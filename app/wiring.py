@@ -21,6 +21,7 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import driver_arguments, make_engine
@@ -54,6 +55,7 @@ from app.core.operate.lifecycle import LifecycleBody
 from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders
 from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolRunner
 from app.services.act import Acting
@@ -127,6 +129,7 @@ def machinery(
     rules: Mapping[str, Rule],
     overseer: Overseer,
     approval_s: float,
+    context: ContextProviders,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
@@ -157,6 +160,7 @@ def machinery(
         lifecycle=lifecycle,
         decide=decide,
         rules=rules,
+        context=context,
     )
     planners: dict[str, Planner[Any]] = {
         "operate": OperatePlanner(outside),
@@ -245,6 +249,8 @@ async def application(
         stack.callback(python.close)
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
+        context = PythonContext(load_context_providers(settings.context_provider_modules))
+        stack.callback(context.close)
         expressions = Cel()
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
@@ -288,6 +294,7 @@ async def application(
             rules=guardrails.rules,
             overseer=Overseer(governor, bus, keys),
             approval_s=settings.approval_s,
+            context=context,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)

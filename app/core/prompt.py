@@ -30,6 +30,8 @@ class PromptMessage:
     """Only on `tool`: which call this is the result of."""
     images: Sequence[str] = ()
     """URLs or data URLs; only on `user`."""
+    image_detail: str = "auto"
+    """How closely they are to be looked at: auto, low or high."""
     _rendered: tuple[Callable[[PromptMessage], bytes], bytes] | None = field(
         default=None, init=False, repr=False, compare=False
     )

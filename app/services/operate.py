@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,22 +20,24 @@ from app.core.lifecycle.effects import Effect, Finish, Open
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
-from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking
+from app.core.operate.dedupe import collapsed, one_by_one
 from app.core.operate.lifecycle import Contradiction, Lifecycle, merge_lifecycle
-from app.core.operate.params import OperateParams, offered_tools, resolve
+from app.core.operate.params import Batch, OperateParams, offered_tools, resolve
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
 from app.core.operate.request import MAX_ACTIONS, OperateRequest
 from app.core.operate.schema import enrich
 from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders, NoContext
 from app.ports.provider import ModelEndpoint, Opening, Provider
-from app.ports.storage import BranchState, NewMessage, RunRecord
+from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
 from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
-from app.services.answers import asking_of, faults_of, read_answer
+from app.services.answers import asking_of, check_progression, faults_of, read_answer, said, shown_history
+from app.services.context import provided, turn_of
 from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.oversight import FREE, Overseer, Oversight
@@ -91,6 +93,8 @@ class Outside:
     """Answers what machines ask."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Guardrails beside the built-in ones, by name."""
+    context: ContextProviders = field(default_factory=NoContext)
+    """Add to instructions, and are told of the tool calls that came of them."""
 
     def lifecycle_of(self, *levels: Mapping[str, Any] | None) -> Lifecycle:
         """What the levels, the one that counts most first, come to over the settings. Raises Invalid."""
@@ -120,6 +124,7 @@ class OperatePlanner:
         """See `plan.Planner`."""
         outside = self._outside
         params = resolve(request, settings_of(branch))
+        check_progression(branch, params)
         own = request.lifecycle.level() if request.lifecycle else None
 
         def lifecycle_on(model: ResolvedModel) -> Lifecycle:
@@ -183,6 +188,10 @@ class _Operation:
         self._execution: Execution
         self._repairer: Repairer | None = None
         self._reading: Reading | None = None
+        self._provided: Mapping[str, Any] = {}
+        """What context providers added to the instruction."""
+        self._responses: Sequence[Mapping[str, Any]] = ()
+        """What the tool calls gave, as the result has it."""
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
         return asking_of(self._outside.providers[endpoint.provider], endpoint, self._params, tools)
@@ -208,18 +217,28 @@ class _Operation:
 
         async def perform(execution: Execution) -> None:
             self._execution = execution
+            context = self._outside.context
+            self._provided = await provided(context, execution, self._params, self._left_s())
             finish = await self._stream(rest)
             if finish.error is not None:
                 self._end_badly(finish)
             else:
                 await self._end_well()
+            await self._write_back()
 
         async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
             self._execution = execution
             self._fallback = execution.run.fallback_index
             await self._act(_Answered.of(resume), earlier)
+            await self._write_back()
 
         return Plan(perform, events, go_on)
+
+    async def _write_back(self) -> None:
+        """Tell the context providers what the tool calls gave."""
+        if self._responses:
+            turn = turn_of(self._execution, self._params)
+            await self._outside.context.write_back(turn, self._responses)
 
     def _repairer_on(self, endpoint: ModelEndpoint, options: LifecycleOptions) -> Repairer:
         outside = self._outside
@@ -256,10 +275,11 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            self._branch.history,
+            shown_history(self._branch, self._params),
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,
+            provided=self._provided,
         )
         continuation = self._lifecycle.options.continuation
         asked = Opening(
@@ -275,23 +295,9 @@ class _Operation:
 
     def _answered(self) -> None:
         self._reading = self._read()
-        machine, params, ids = self._machine, self._params, self._outside.ids
-        instruction = InstructionContent(
-            params.instruction, params.guidance, params.context, params.images, params.response_format
-        )
-        answer = AssistantContent(
-            text=storable(machine.text),
-            value=self._reading.value if self._reading is not None and self._reading.ok else None,
-            reasoning=storable(machine.reasoning) or None,
-            tool_calls=[ModelToolCall(c.id, c.name, c.arguments) for c in machine.tool_calls],
-        )
-        branch = str(self._branch.id)
-        self._execution.log.write(
-            NewMessage(
-                ids.new(), "instruction", dumps(instruction.wire()).decode(), sender="user", recipient=branch
-            ),
-            NewMessage(ids.new(), "assistant_response", dumps(answer.wire()).decode(), "assistant", "user"),
-        )
+        value = self._reading.value if self._reading is not None and self._reading.ok else None
+        ids, params = self._outside.ids, self._params
+        self._execution.log.write(*said(ids, self._branch.id, params, self._machine, value, self._provided))
 
     def _read(self) -> Reading | None:
         """Parse and validate what was asked for; None where the text itself is the result."""
@@ -361,8 +367,10 @@ class _Operation:
     async def _act(self, answered: _Answered, earlier: Earlier) -> None:
         """The tool calls that the answer asks for, and the result; the run may wait in between."""
         execution, asking = self._execution, self._answering
+        calls = answered.calls
+        batched = collapsed(calls) if self._params.dedupe_actions else one_by_one(calls)
         proposals = Proposals(
-            answered.calls,
+            batched.calls,
             self._tools,
             asking.offered,
             announced=self._is_native(),
@@ -371,13 +379,16 @@ class _Operation:
         )
         try:
             with execution.within(self._left_s()):
-                responses = await self._outside.acting.carry_out(execution, proposals, self._params.batch)
+                responses = await self._outside.acting.carry_out(
+                    execution, proposals, self._batch_of(answered)
+                )
         except ToolsFailed as failure:
             execution.finish("failed", error=failure.error())
         except CallsWait as wait:
             execution.wait(dumps(answered.wire()).decode(), wait.until)
         else:
-            finish_acted(execution, dumps(self._result(answered, responses)).decode())
+            self._responses = batched.spread(responses)
+            finish_acted(execution, dumps(self._result(answered, self._responses)).decode())
 
     def _end_mismatched(self, reading: Reading) -> None:
         """The answer is not what was asked for: the caller's policy decides, and no tool runs from it."""
@@ -402,6 +413,13 @@ class _Operation:
 
     def _is_native(self) -> bool:
         return bool(self._answering.native_tools)
+
+    def _batch_of(self, answered: _Answered) -> Batch:
+        """How the calls are made: an answer may have them follow each other, and never the reverse."""
+        contract, batch = self._answering.contract, self._params.batch
+        if not answered.read or contract is None or not contract.wants_one_by_one(answered.value):
+            return batch
+        return replace(batch, strategy="sequential")
 
     def _requested(self, reading: Reading | None) -> list[ActionCall]:
         """The tool calls that the answer asks for; none unless actions are on."""

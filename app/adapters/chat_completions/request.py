@@ -86,7 +86,11 @@ def _message(message: PromptMessage) -> dict[str, Any]:
     out: dict[str, Any] = {"role": message.role, "content": json_text.storable(message.text)}
     if message.images:
         parts: list[dict[str, Any]] = [{"type": "text", "text": out["content"]}] if message.text else []
-        out["content"] = parts + [{"type": "image_url", "image_url": {"url": url}} for url in message.images]
+        # Not every server knows the member, and auto is what its absence means.
+        detail = {} if message.image_detail == "auto" else {"detail": message.image_detail}
+        out["content"] = parts + [
+            {"type": "image_url", "image_url": {"url": url, **detail}} for url in message.images
+        ]
     if message.tool_call_id is not None:
         out["tool_call_id"] = message.tool_call_id
     if message.tool_calls:

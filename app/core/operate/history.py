@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,6 +26,16 @@ class RawMessage(NamedTuple):
     """JSON text."""
 
     @property
+    def begins(self) -> bool:
+        """Whether models are shown the conversation from here on only."""
+        # Looked for before it is read: few instructions have it, and all are asked.
+        return (
+            self.kind == MessageKind.INSTRUCTION
+            and b'"begins"' in self.content
+            and bool(from_json(self.content).get("begins"))
+        )
+
+    @property
     def is_action(self) -> bool:
         """Whether it is a tool call or the end of one."""
         return ROLES[MessageKind(self.kind)] == "action"
@@ -41,11 +51,12 @@ class History:
     What its prompts have in common with all later ones is kept, and handed on to the longer one.
     """
 
-    __slots__ = ("_retold", "_size", "said")
+    __slots__ = ("_retold", "_size", "_start", "said")
 
     def __init__(self, said: Sequence[RawMessage] = ()) -> None:
         """`said` is the conversation in order, without the branch's system message."""
         self.said: Sequence[RawMessage] = tuple(said)
+        self._start = _last_begin(self.said)
         self._size = _size(self.said)
         self._retold: dict[bool, tuple[int, Retold]] = {}
 
@@ -59,12 +70,32 @@ class History:
         longer = History()
         longer.said = (*self.said, *said)
         longer._size = self._size + _size(said)
-        longer._retold = dict(self._retold)
+        longer._start = self._start
+        if start := _last_begin(said, len(self.said)):
+            longer._start = start
+        else:
+            longer._retold = dict(self._retold)
         return longer
 
+    def only(self, ids: Collection[UUID]) -> History:
+        """These messages alone, in the order of the conversation, wherever it last began anew."""
+        chosen = History()
+        chosen.said = tuple(raw for raw in self.said if raw.id in ids)
+        chosen._size = _size(chosen.said)
+        return chosen
+
+    def pairs(self) -> dict[UUID, UUID]:
+        """From each half of a tool call to the other."""
+        found: dict[UUID, UUID] = {}
+        for raw in self.said:
+            if raw.kind == MessageKind.ACTION_RESPONSE:
+                request = UUID(from_json(raw.content)["action_request_id"])
+                found[raw.id], found[request] = request, raw.id
+        return found
+
     def transcript(self, *, native: bool) -> Transcript:
-        """All of it, for something to be said after it."""
-        count, retold = self._retold.get(native, (0, Retold()))
+        """All of it since it last began anew, for something to be said after it."""
+        count, retold = self._retold.get(native, (self._start, Retold()))
         fast = self._standing_fast()
         if fast > count:
             transcript = Transcript(native=native, after=retold)
@@ -82,6 +113,14 @@ class History:
         if end and self.said[end - 1].kind == MessageKind.ASSISTANT_RESPONSE:
             end -= 1
         return end
+
+
+def _last_begin(said: Sequence[RawMessage], first: int = 0) -> int:
+    """Where the conversation last began anew, counted from `first` on; 0 if it did not."""
+    for place in range(len(said) - 1, -1, -1):
+        if said[place].begins:
+            return first + place
+    return 0
 
 
 def _size(said: Sequence[RawMessage]) -> int:

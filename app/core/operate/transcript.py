@@ -81,7 +81,8 @@ class Transcript:
         results = [("Results of earlier tool calls", json_of(self._untold))] if self._untold else []
         text = instruction_text(content, [*results, *demands])
         self._untold = []
-        self._messages.append(PromptMessage("user", text, images=tuple(content.images)))
+        images = tuple(content.images)
+        self._messages.append(PromptMessage("user", text, images=images, image_detail=content.image_detail))
 
     def _answer(self, content: AssistantContent, calls: Sequence[Called]) -> None:
         replayed = [call for call in calls if self._is_native(call)]
@@ -122,6 +123,7 @@ def instruction_text(content: InstructionContent, extra: Iterable[tuple[str, str
         ("Guidance", _worded(content.guidance)),
         ("Instruction", _worded(content.instruction)),
         ("Context", _worded(content.context)),
+        *((f"Context from {name}", _worded(added)) for name, added in content.provided.items()),
         *extra,
     ]
     said = [(heading, text) for heading, text in sections if text]

@@ -39,7 +39,7 @@ def test_every_kind_of_message() -> None:
         PromptMessage(
             "user", "what is this?", images=["https://pictures.test/1", "data:image/png;base64,eA=="]
         ),
-        PromptMessage("user", "", images=["https://pictures.test/2"]),
+        PromptMessage("user", "", images=["https://pictures.test/2"], image_detail="low"),
         PromptMessage("assistant", "", tool_calls=[call]),
         PromptMessage("tool", "3", tool_call_id="call_1"),
         PromptMessage("assistant", "It is 3.", tool_calls=[call]),
@@ -59,7 +59,12 @@ def test_every_kind_of_message() -> None:
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}},
             ],
         },
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://pictures.test/2"}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "https://pictures.test/2", "detail": "low"}}
+            ],
+        },
         {"role": "assistant", "content": None, "tool_calls": [sent_call]},
         {"role": "tool", "content": "3", "tool_call_id": "call_1"},
         {"role": "assistant", "content": "It is 3.", "tool_calls": [sent_call]},

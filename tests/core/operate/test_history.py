@@ -144,3 +144,54 @@ def test_it_takes_no_more_memory_than_it_says(text: str) -> None:
     finally:
         tracemalloc.stop()
     assert history.size / 2 < taken < history.size
+
+
+def begun(marks: str) -> list[RawMessage]:
+    """Instructions, those of a capital letter beginning the conversation anew."""
+    return [
+        RawMessage(
+            UUID(int=at + 1),
+            "instruction",
+            dumps(InstructionContent(mark, begins=mark.isupper()).wire()),
+        )
+        for at, mark in enumerate(marks)
+    ]
+
+
+def texts(history: History) -> str:
+    return "".join(message.text for message in history.transcript(native=False).messages)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("", ""), ("ab", "ab"), ("abC", "C"), ("abCd", "Cd"), ("Abc", "Abc"), ("aBcDe", "De"), ("aBCd", "Cd")],
+)
+def test_a_conversation_is_shown_from_where_it_last_began(said: str, shown: str) -> None:
+    assert texts(History(begun(said))) == shown
+
+
+@given(st.text("abCD", max_size=20), st.integers(0, 20), st.booleans())
+def test_one_that_grows_is_shown_from_there_too(said: str, cut: int, told: bool) -> None:
+    messages = begun(said)
+    grown = History(messages[:cut])
+    if told:
+        texts(grown)
+    grown = grown.grown(messages[cut:])
+    assert texts(grown) == texts(History(messages))
+
+
+def test_chosen_messages_are_shown_wherever_the_conversation_began() -> None:
+    messages = begun("abCd")
+    history = History(messages)
+    assert texts(history.only({messages[0].id, messages[3].id})) == "ad"
+
+
+def test_each_half_of_a_call_leads_to_the_other() -> None:
+    request, response = UUID(int=1), UUID(int=2)
+    said = [
+        RawMessage(request, "action_request", dumps(ActionRequestContent("add", {}).wire())),
+        RawMessage(
+            response, "action_response", dumps(ActionResponseContent("add", {}, 3, str(request)).wire())
+        ),
+    ]
+    assert History(said).pairs() == {request: response, response: request}

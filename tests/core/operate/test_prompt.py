@@ -70,6 +70,11 @@ def test_a_bare_instruction_is_all_that_is_said() -> None:
         (InstructionContent("hi", context=[1, None]), "## Instruction\nhi\n\n## Context\n[1,null]"),
         (InstructionContent("hi", "", context=0), "## Instruction\nhi\n\n## Context\n0"),
         (InstructionContent(None, "briefly"), "## Guidance\nbriefly"),
+        (
+            InstructionContent("hi", context="c", provided={"shelf": {"books": 2}, "clock": "noon"}),
+            "## Instruction\nhi\n\n## Context\nc\n\n"
+            '## Context from shelf\n{"books":2}\n\n## Context from clock\nnoon',
+        ),
     ],
 )
 def test_sections_have_headings_only_where_there_are_several(content: InstructionContent, text: str) -> None:
@@ -217,6 +222,30 @@ def test_what_the_endpoint_takes_is_not() -> None:
     assert made.response_schema is not None
     assert made.response_schema["title"] == "Größe / mRequest"
     assert made.schema_name == "Gr__e___mRequest"
+
+
+def test_told_tools_are_described_and_not_offered() -> None:
+    told = {"name": "rm", "parameters": {}}
+    for options in ({}, {"response_format": {"type": "object"}}, {"native": False}):
+        made = prompt(tool_schemas=(told,), **options)
+        assert made.tools == ()
+        assert json.loads(section(made.messages[-1].text, "Tools").splitlines()[-1]) == [told]
+
+
+def test_how_closely_images_are_looked_at_is_kept() -> None:
+    url = "https://x/a.png"
+    made = prompt(
+        InstructionContent("hi", images=(url,), image_detail="low"), images=(url,), image_detail="high"
+    )
+    assert [message.image_detail for message in made.messages] == ["low", "high"]
+
+
+def test_a_model_may_be_told_how_much_was_said() -> None:
+    made = prompt(
+        InstructionContent("x" * 400), AssistantContent("ü" * 200), include_token_usage_to_model=True
+    )
+    assert "about 201 tokens" in section(made.messages[-1].text, "Token usage")
+    assert "Token usage" not in prompt().messages[-1].text
 
 
 def test_a_schema_name_is_never_too_long() -> None:
