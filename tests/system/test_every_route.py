@@ -38,13 +38,14 @@ BODIES: dict[str, Any] = {
     "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
+    "decide_function_call": {"decision": "approve"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
 }
 
 TABLES = (
     *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals"),
 )
 
 
@@ -87,6 +88,9 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
+        asking = await service.branch(gate={"default": "escalate"})
+        waiting = {"requests": {"function": "nothing", "arguments": {}}}
+        assert (await service.http.post(f"/v1/branches/{asking}/act", json=waiting)).status_code == 202
         calls = await service.get("/v1/function-calls")
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]

@@ -50,6 +50,31 @@ class Decide(Body):
 class ApprovalView(View):
     """A call that a person is, or was, asked about."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "019a0000-0000-7000-8000-000000000009",
+                    "object": "approval",
+                    "function_call_id": "019a0000-0000-7000-8000-000000000006",
+                    "run_id": "019a0000-0000-7000-8000-000000000002",
+                    "function": "transfer",
+                    "arguments": {"amount": 500},
+                    "arguments_digest": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+                    "asked_by": "branch.gate",
+                    "reason": "more than 100 needs a person",
+                    "status": "pending",
+                    "edited_arguments": None,
+                    "comment": None,
+                    "decided_by": None,
+                    "decided_at": None,
+                    "created_at": "2026-11-30T12:00:00.000Z",
+                    "expires_at": "2026-12-01T12:00:00.000Z",
+                }
+            ]
+        }
+    )
+
     id: UUID
     object: Literal["approval"]
     function_call_id: UUID
@@ -57,8 +82,9 @@ class ApprovalView(View):
     function: str
     arguments: dict[str, Any]
     arguments_digest: str
-    asked_by: str
-    """What asks: `project.gate`, `branch.gate`, `project.permissions` or `branch.permissions`."""
+    asked_by: str = Field(
+        description="What asks: `project.gate`, `branch.gate`, `project.permissions` or `branch.permissions`."
+    )
     reason: str | None
     status: Status
     edited_arguments: dict[str, Any] | None
