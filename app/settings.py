@@ -19,6 +19,7 @@ from pydantic_settings import (
 from app.core.addresses import is_loopback
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.webhooks import PAUSES_S
+from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
 
 PREFIX = "BRANCHLINE_"
@@ -90,15 +91,17 @@ class Settings(BaseSettings):
     """Not looked at yet: every process serves and executes."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
+    history_bytes: int = Field(32 * 1024 * 1024, ge=0)
+    """Memory for the conversations that were used last, about, over all branches; 0 reads them anew."""
 
     secret_key: SecretStr | None = Field(None, min_length=16)
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
     exposed_env: Words = ()
-    """Variables whose values models may be given as their key."""
+    """Variables whose values models may be given as their key, and tools as headers."""
     allowed_hosts: Words = ()
-    """Private names and networks that models and webhooks may reach."""
+    """Private names and networks that models, tools and webhooks may reach."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 
@@ -119,10 +122,18 @@ class Settings(BaseSettings):
     """Python modules that declare tools in a list `TOOLS`."""
     guardrail_modules: Words = ()
     """Python modules that declare guardrails in a list `GUARDRAILS`."""
+    context_provider_modules: Words = ()
+    """Python modules that declare context providers in a list `CONTEXT_PROVIDERS`."""
     handler_modules: Words = ()
     """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
     handler_timeout_s: float = Field(10, gt=0)
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
+    approval_s: float = Field(86_400, gt=0, le=2_592_000)
+    """How long a person has time to decide about a call that needs an approval."""
+    hook_modules: Words = ()
+    """Python modules that declare hooks of tool calls in a list `HOOKS`."""
+    hook_timeout_s: float = Field(5, gt=0, le=MAX_TIMEOUT_S)
+    """How long a hook is waited for that does not say otherwise; one before a call then blocks it."""
     webhook_timeout_s: float = Field(15, gt=0, le=30)
     """How long one try of a webhook post may take."""
     webhook_pauses_s: Numbers = PAUSES_S

@@ -21,6 +21,8 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.context.python import PythonContext, load_context_providers
+from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -33,11 +35,15 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
+from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
+from app.adapters.http_gate import HttpGates
+from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
+from app.adapters.tools.http import HttpTools
 from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
@@ -46,12 +52,15 @@ from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.guardrails.base import Rule
 from app.core.operate.lifecycle import LifecycleBody
+from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders
 from app.ports.provider import Provider
-from app.ports.tool import ToolCatalog, ToolSpec
+from app.ports.tool import ToolCatalog, ToolRunner
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
+from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
 from app.services.consensus import ConsensusPlanner
@@ -59,14 +68,18 @@ from app.services.decisions import Choices, Decisions
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
+from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.operate import ModelCatalog, OperatePlanner, Outside
+from app.services.oversight import Overseer
 from app.services.plan import Planner
 from app.services.projects import Projects
 from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
+from app.services.simulation import Simulator
 from app.services.stream import Decide
+from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
@@ -74,22 +87,13 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 TOOL_TIMEOUT_S = 600.0
 """Longest that one tool call may take, whatever its caller says."""
+GATE_TIMEOUT_S = 30.0
+"""Longest that a gate at another address may take, whatever its policy says."""
 HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
 
 log = structlog.get_logger("wiring")
-
-
-class PythonCatalog:
-    """`ports.tool.ToolCatalog` of the Python tools, which every project has."""
-
-    def __init__(self, tools: PythonTools) -> None:
-        self._specs = tools.specs
-
-    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
-        """See the port."""
-        return self._specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +117,60 @@ def machinery(
     database_url: str,
     *,
     lease_ms: int,
+    history_bytes: int,
     clock: Clock,
     ids: IdSource,
     models: ModelCatalog,
     known_providers: Mapping[str, Provider],
-    tools: PythonTools,
+    runners: Sequence[ToolRunner],
     catalog: ToolCatalog,
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
+    overseer: Overseer,
+    approval_s: float,
+    context: ContextProviders,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
-    store = PostgresRuns(driver_arguments(database_url), owner=ids.new(), lease_ms=lease_ms, clock=clock)
+    store = PostgresRuns(
+        driver_arguments(database_url),
+        owner=ids.new(),
+        lease_ms=lease_ms,
+        clock=clock,
+        history_bytes=history_bytes,
+    )
     feeds = Feeds()
-    acting = Acting({tools.kind: tools}, clock, ids, timeout_s=TOOL_TIMEOUT_S)
+    acting = Acting(
+        {runner.kind: runner for runner in runners},
+        clock,
+        ids,
+        timeout_s=TOOL_TIMEOUT_S,
+        approval_s=approval_s,
+    )
     outside = Outside(
-        models, known_providers, catalog, acting, clock, ids, random.random, lifecycle, decide, rules
+        models=models,
+        providers=known_providers,
+        tools=catalog,
+        acting=acting,
+        overseer=overseer,
+        clock=clock,
+        ids=ids,
+        draw=random.random,
+        lifecycle=lifecycle,
+        decide=decide,
+        rules=rules,
+        context=context,
     )
     planners: dict[str, Planner[Any]] = {
         "operate": OperatePlanner(outside),
-        "act": ActPlanner(catalog, acting),
+        "act": ActPlanner(catalog, acting, overseer),
         "consensus": ConsensusPlanner(outside),
     }
 
     # Executor and recorder know each other: a flush that ends a run can start the next one.
     async def resume(execution: Execution) -> None:
-        plan = await runs.resume(execution)
-        await plan.start(execution)
+        await runs.take_up(execution)
 
     async def abandon(execution: Execution) -> None:
         acting.abandon(execution, await store.open_calls(execution.run.id))
@@ -215,13 +245,13 @@ async def application(
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
-        tools = PythonTools(plugins.tools)
-        stack.callback(tools.close)
-        catalog = PythonCatalog(tools)
+        python = PythonTools(plugins.tools)
+        stack.callback(python.close)
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)
+        context = PythonContext(load_context_providers(settings.context_provider_modules))
+        stack.callback(context.close)
         expressions = Cel()
-        choices = Choices(expressions, guardrails.rules)
         on = await stack.enter_async_context(ground(database_url))
         home = await PostgresProjects(on.database, on.ids).ensure(HOME)
         has_keys = await PostgresKeys(on.database, on.ids).any()
@@ -229,34 +259,55 @@ async def application(
         development = in_development(settings, has_keys=has_keys)
         known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
-        models = _models(on, settings, operators or OperatorModels(), known, addresses)
+        choices = Choices(expressions, guardrails.rules, addresses)
+        outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
+        stack.push_async_callback(outbound.aclose)
+        governor = Governor(expressions, HttpGates(outbound))
+        bus = await stack.enter_async_context(hooking(settings, addresses))
+        keys = keys_of(on, settings)
+        exposed = {name: os.environ.get(name) for name in settings.exposed_env}
+        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
+        http = HttpTools(addresses.admits, exposed)
+        stack.push_async_callback(http.aclose)
+        tools = Tools(
+            PostgresTools(on.database, on.ids),
+            on.clock,
+            python=python.specs,
+            addresses=addresses,
+            exposed=exposed,
+        )
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
         )
         made = machinery(
             database_url,
             lease_ms=settings.lease_ms,
+            history_bytes=settings.history_bytes,
             clock=on.clock,
             ids=on.ids,
             models=models,
             known_providers=known,
-            tools=tools,
-            catalog=catalog,
+            runners=(python, http),
+            catalog=tools,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
+            overseer=Overseer(governor, bus, keys),
+            approval_s=settings.approval_s,
+            context=context,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
         services = _services(
-            on, settings, made, models, catalog, webhooks, told, home=home.id, development=development
+            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
         running = app.state.running = Running(
             made.runs,
             made.store,
-            PostgresListings(on.database),
+            listings := PostgresListings(on.database),
+            Simulator(governor, listings),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
@@ -283,6 +334,7 @@ def _models(
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
+    exposed: Mapping[str, str | None],
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
@@ -293,7 +345,7 @@ def _models(
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed={name: os.environ.get(name) for name in settings.exposed_env},
+        exposed=exposed,
     )
 
 
@@ -301,15 +353,15 @@ def _services(
     on: Ground,
     settings: Settings,
     made: Machinery,
+    keys: Keys,
     models: Models,
-    catalog: ToolCatalog,
+    tools: Tools,
     webhooks: Webhooks,
     told: Telling,
     *,
     home: UUID,
     development: bool,
 ) -> Services:
-    keys = keys_of(on, settings)
     bootstrap = settings.bootstrap_key.get_secret_value() if settings.bootstrap_key else None
     checks = DatabaseChecks(on.engine, on.clock)
 
@@ -331,10 +383,11 @@ def _services(
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
         keys=keys,
         projects=Projects(PostgresProjects(on.database, on.ids)),
-        branches=Branches(PostgresBranches(on.database, on.ids), models, catalog),
+        branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
-        tools=catalog,
+        tools=tools,
         webhooks=webhooks,
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -344,7 +397,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), *(unused,) * 8)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

@@ -23,6 +23,9 @@ class Scale:
     acts: int = 30
     batches: int = 6
     turns: int = 205
+    branch: int = 10_000
+    """Messages of the branch whose next prompt is made."""
+    prompts: int = 15
     hangups: int = 20
     floor: int = 60
     lengths: tuple[int, ...] = (1_000, 10_000, 100_000)

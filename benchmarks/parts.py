@@ -1,4 +1,4 @@
-"""Parts of the hot path on their own, in microseconds of CPU for each token or chunk."""
+"""Parts of the hot path on their own, in CPU time: for each token or chunk, or for one prompt."""
 
 from __future__ import annotations
 
@@ -6,24 +6,39 @@ import time
 from collections.abc import Callable
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from app.adapters.chat_completions.answer import AnswerReader
 from app.adapters.chat_completions.profile import Profile
+from app.adapters.chat_completions.request import body_of
 from app.adapters.http_client import model_client
 from app.adapters.providers.openai import OpenAIProvider
 from app.adapters.sse import SseDecoder
 from app.core.chunks import TextDelta
 from app.core.drift.monitor import DriftOptions
 from app.core.guardrails.presets import rules_of
+from app.core.json_text import dumps
 from app.core.lifecycle.inputs import Begin, Opened
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, ContinuationOptions, LifecycleOptions
 from app.core.lifecycle.table import State
-from app.core.prompt import Prompt, PromptMessage
+from app.core.messages import (
+    ActionRequestContent,
+    ActionResponseContent,
+    AssistantContent,
+    Content,
+    InstructionContent,
+    ModelToolCall,
+)
+from app.core.operate.asking import ask_for
+from app.core.operate.history import History, RawMessage
+from app.core.operate.params import OperateParams
+from app.core.operate.prompt import build_prompt
+from app.core.prompt import Prompt, PromptMessage, ToolSchema
 from app.ports.provider import ModelEndpoint, Opening
 from benchmarks.client import Address, LoadFailed
 from benchmarks.fake_model import token_event
-from benchmarks.figures import Figures, Scale
+from benchmarks.figures import Figures, Scale, p50
 
 PER_PIECE: Final = (1, 16)
 """Chunks in one read from the network."""
@@ -46,6 +61,7 @@ _TEXT: Final = (
     "gulls wait for boats that come home late in autumn when fog hides the low light of the harbour"
 )
 _WORDS: Final = _TEXT.split()
+_TOOL: Final = ToolSchema("add", "Add two numbers.", {"type": "object"})
 
 
 def lifecycle(scale: Scale) -> Figures:
@@ -95,6 +111,48 @@ def decoding(scale: Scale) -> Figures:
                 work, each=len(events), at_least=scale.fed_at_least
             )
     return figures
+
+
+def prompts(scale: Scale) -> Figures:
+    """The request of the next turn on a long branch, in milliseconds: known from the turn before, and not."""
+    turn = 4
+    said = conversation(scale.branch + turn)
+    endpoint = ModelEndpoint("m", "openai", "m")
+    params = OperateParams(instruction="go on", chat_model="m", actions=True)
+    asking = ask_for(params, [_TOOL], takes_tools=True, takes_schema=True)
+
+    def request(history: History) -> int:
+        opening = Opening(endpoint, build_prompt(history, params, asking, system="Be brief."))
+        return len(body_of(opening, Profile()))
+
+    began = time.process_time()
+    known = History(said[:-turn])
+    request(known)
+    cold_s = time.process_time() - began
+    warm_s = []
+    for _ in range(scale.prompts):
+        began = time.process_time()
+        if request(known.grown(said[-turn:])) < scale.branch * len(_TEXT) / 2:
+            raise LoadFailed("a request lacks what was said")
+        warm_s.append(time.process_time() - began)
+    return {"prompt.cold_ms": cold_s * 1000, "prompt.warm_ms": p50(warm_s) * 1000}
+
+
+def conversation(messages: int) -> list[RawMessage]:
+    """Turns of an instruction, an answer and a tool call with its result, as they are stored."""
+    out: list[RawMessage] = []
+    for number in range(0, messages, 4):
+        request = str(UUID(int=number + 2))
+        arguments = {"a": number, "b": 2}
+        contents: tuple[Content, ...] = (
+            InstructionContent(f"{number}: {_TEXT}"),
+            AssistantContent(_TEXT, tool_calls=[ModelToolCall("call_0", "add", arguments)]),
+            ActionRequestContent("add", arguments, provider_call_id="call_0"),
+            ActionResponseContent("add", arguments, number + 2, request),
+        )
+        for place, content in enumerate(contents, start=number):
+            out.append(RawMessage(UUID(int=place), content.kind, dumps(content.wire())))
+    return out
 
 
 async def provider(fake: Address) -> Figures:

@@ -59,6 +59,8 @@ ROWS: Final = (
     Row("act, batch of 100, p50", _S + "act100_ms", "ms", "≤ 30", _COMMIT),
     Row("operate + action at turn 20", _S + "turn20_ms", "ms"),
     Row("operate + action at turn 200", _S + "turn200_ms", "ms", "≤ 1.1 × turn 20", _S + "turn20_ms"),
+    Row("next prompt of a 10,000-message branch", "prompt.warm_ms", "ms CPU", "≤ 5"),
+    Row("— where nothing is kept of it", "prompt.cold_ms", "ms CPU", floor="prompt.warm_ms"),
     *(
         row
         for length in (10_000, 100_000)

@@ -194,5 +194,6 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     StagedBlock("provider", _provider),
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),
+    Block("prompt", parts.prompts),
     *([Block("peer", peer.lifecycle)] if peer.is_installed() else []),
 )

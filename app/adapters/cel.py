@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import cel
 
-from app.adapters.cel_shape import Unmeasurable, loop_variable
+from app.adapters.cel_shape import Unmeasurable, loop_variable, spelled
 from app.core.json_text import dumps, is_storable
 from app.ports.expressions import ExpressionFailed
 
@@ -35,6 +35,9 @@ _TYPES: Final = frozenset(
     {"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"}
 )
 """Names with a meaning of their own, to be compared with what `type` gives."""
+_SPELLED: Final[Mapping[str, str]] = {"function": "function_"}
+"""Names of variables that the language reserves, and how they are written for it."""
+_MEANT: Final[Mapping[str, str]] = {spelled: name for name, spelled in _SPELLED.items()}
 
 
 class Cel:
@@ -57,8 +60,10 @@ class Cel:
             program, bound = self._program(text)
         except Unmeasurable as refused:
             return str(refused)
-        if unknown := set(program.variables()) - set(variables) - _TYPES - {bound}:
-            return f"there is no variable {min(unknown)!r}; there are {', '.join(sorted(variables))}"
+        known = {_SPELLED.get(name, name) for name in variables}
+        if unknown := set(program.variables()) - known - _TYPES - {bound}:
+            name = min(_MEANT.get(name, name) for name in unknown)
+            return f"there is no variable {name!r}; there are {', '.join(sorted(variables))}"
         # Operators are listed too, as `_+_`, `@in` and the like.
         named = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
         if unknown := named - _FUNCTIONS:
@@ -82,7 +87,7 @@ def _compiled(text: str) -> tuple[cel.Program, str | None]:
     """The program, and the variable of its loop. Raises `Unmeasurable`."""
     bound = loop_variable(text)
     try:
-        return cel.compile(text), bound
+        return cel.compile(spelled(text, _SPELLED)), bound
     except ValueError as error:
         _, _, complaint = str(error).partition("ERROR: <input>:")
         raise Unmeasurable(_short(f"this is no CEL expression: it cannot be read at {complaint}")) from None
@@ -90,7 +95,7 @@ def _compiled(text: str) -> tuple[cel.Program, str | None]:
 
 def _executed(program: cel.Program, variables: Mapping[str, Any]) -> Any:
     try:
-        return program.execute(dict(variables))
+        return program.execute({_SPELLED.get(name, name): value for name, value in variables.items()})
     except KeyError as missing:
         raise ExpressionFailed(f"there is no {missing.args[0]!r}"[:_MESSAGE_CHARACTERS]) from None
     except Exception as failure:

@@ -9,7 +9,7 @@ not know is refused, so that no loop hides in what only one of the two takes for
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -126,6 +126,23 @@ def loop_variable(text: str) -> str | None:
     _hold_nesting(tokens, loops, patterns)
     # Loops that lack their variable are left to the library, which refuses them.
     return tokens[loops[0] + 2].text if loops and loops[0] + 2 < len(tokens) else None
+
+
+def spelled(text: str, names: Mapping[str, str]) -> str:
+    """The expression with its variables of these names under others; members after a dot keep theirs.
+
+    Raises `Unmeasurable` for what has no tokens.
+    """
+    if not any(name in text for name in names):
+        return text
+    pieces: list[str] = []
+    done, before = 0, ""
+    for token in _tokens(text):
+        if token.kind == "word" and before != "." and token.text in names:
+            pieces += [text[done : token.at], names[token.text]]
+            done = token.at + len(token.text)
+        before = token.text
+    return "".join([*pieces, text[done:]])
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -1,45 +1,17 @@
-"""Post to addresses that clients chose: nothing is followed or repeated, and no private host is reached.
-
-A name is resolved here, what it was resolved to is checked, and the connection goes to exactly that address:
-a name that means something else a moment later changes nothing.
-"""
+"""Post to webhook endpoints."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
 
-import httpcore
-import httpx
-
+from app.adapters.checked_network import MayReach
 from app.adapters.model_faults import retry_after_ms
+from app.adapters.outbound import BODY_BYTES, Outbound
 from app.core.webhooks import Answer
 
-MAX_CONNECTIONS: Final = 64
-IDLE_S: Final = 20.0
-"""How long an unused connection is kept."""
-BODY_BYTES: Final = 16_384
-"""How much of an answer's body is read; a longer one is cut off, and its connection closed."""
-BODY_S: Final = 1.0
-"""How long its body may take."""
-
-_HEADERS: Final = {
-    "user-agent": "branchline",
-    "content-type": "application/json",
-    "accept-encoding": "identity",
-}
-
-MayReach = Callable[[str, str], bool]
-"""Whether a host (as it stands in the URL) may be reached at an address."""
-
-
-class AddressRefused(httpcore.ConnectError):
-    """The host has no address that may be reached."""
+__all__ = ["BODY_BYTES", "WebhookClient"]
 
 
 class WebhookClient:
@@ -54,120 +26,15 @@ class WebhookClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`timeout_s` bounds a whole request, and so its connection. Close it with `aclose()`."""
-        self._timeout_s = timeout_s
-        connect_s = min(connect_timeout_s, timeout_s)
-        self._limits = {"connect": connect_s, "read": timeout_s, "write": timeout_s, "pool": timeout_s}
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=tls or httpx.create_ssl_context(),
-            max_connections=MAX_CONNECTIONS,
-            keepalive_expiry=IDLE_S,
-            network_backend=CheckedNetwork(may_reach),
+        self._outbound = Outbound(
+            may_reach, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, tls=tls
         )
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        await self._outbound.aclose()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """See the port."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._post(url, {**_HEADERS, **headers}, body)
-        except (TimeoutError, httpcore.TimeoutException) as error:
-            what = "connection" if isinstance(error, httpcore.ConnectTimeout) else "answer"
-            return Answer(None, f"no {what} in time")
-        except AddressRefused as refused:
-            return Answer(None, str(refused))
-        except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-            return Answer(None, f"{type(error).__name__}: {error}".rstrip(": "))
-        except (ValueError, httpx.InvalidURL, httpcore.UnsupportedProtocol) as error:
-            return Answer(None, f"the request cannot be sent: {error}")
-
-    async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        parts = httpx.URL(url)
-        where = httpcore.URL(
-            scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path
-        )
-        sent: list[tuple[bytes | str, bytes | str]] = [("host", parts.netloc), *headers.items()]
-        async with self._pool.stream(
-            "POST", where, headers=sent, content=body, extensions={"timeout": self._limits}
-        ) as response:
-            await _let_end(response)
-        given = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-        return Answer(response.status, _complaint(response.status), retry_after_ms(given, datetime.now(UTC)))
-
-
-async def _let_end(response: httpcore.Response) -> None:
-    """Read a short body, so that the connection can be used again. The answer has been given by its head."""
-    size = 0
-    with suppress(TimeoutError, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
-        async with asyncio.timeout(BODY_S):
-            async for piece in response.aiter_stream():
-                size += len(piece)
-                if size > BODY_BYTES:
-                    return
-
-
-def _complaint(status: int) -> str | None:
-    if 200 <= status < 300:
-        return None
-    if 300 <= status < 400:
-        return f"HTTP {status}: redirects are not followed"
-    return f"HTTP {status}"
-
-
-class CheckedNetwork(httpcore.AsyncNetworkBackend):
-    """Connects to the addresses of a host that may be reached, and to no others."""
-
-    def __init__(self, may_reach: MayReach) -> None:
-        self._may_reach = may_reach
-        self._network = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """A connection to the first address that takes one. Raises httpcore.ConnectError, ConnectTimeout."""
-        try:
-            async with asyncio.timeout(timeout):
-                addresses = await _resolved(host, port)
-                allowed = [address for address in addresses if self._may_reach(host, address)]
-                if not allowed:
-                    raise AddressRefused("the host's address is one that may not be reached")
-                return await self._first(allowed, port, timeout, socket_options)
-        except TimeoutError as late:
-            raise httpcore.ConnectTimeout from late
-
-    async def _first(
-        self, addresses: list[str], port: int, timeout: float | None, options: Iterable[Any] | None
-    ) -> httpcore.AsyncNetworkStream:
-        each_s = None if timeout is None else timeout / len(addresses)
-        for address in addresses[:-1]:
-            try:
-                return await self._network.connect_tcp(address, port, each_s, socket_options=options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout):
-                continue
-        return await self._network.connect_tcp(addresses[-1], port, timeout, socket_options=options)
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        """Never: there is no URL that means one."""
-        raise httpcore.UnsupportedProtocol("no Unix sockets")
-
-    async def sleep(self, seconds: float) -> None:
-        """See httpcore."""
-        await self._network.sleep(seconds)
-
-
-async def _resolved(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"the host's name has no address: {error}") from error
-    return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
+        reply = await self._outbound.post(url, headers, body)
+        return Answer(reply.status, reply.error, retry_after_ms(reply.headers, datetime.now(UTC)))

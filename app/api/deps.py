@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
-from app.ports.tool import ToolCatalog
+from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models
 from app.services.projects import Projects
+from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 
 Check = Callable[[], Awaitable[str | None]]
@@ -46,8 +47,9 @@ class Services:
     projects: Projects
     branches: Branches
     models: Models
-    tools: ToolCatalog
+    tools: Tools
     webhooks: Webhooks
+    approvals: Approvals
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

@@ -41,7 +41,12 @@ TAGS = [
     {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
     {"name": "models", "description": "Models that runs can call."},
     {"name": "tools", "description": "Tools that models can call."},
+    {
+        "name": "approvals",
+        "description": "Tool calls that wait for a person, and what was decided.",
+    },
     {"name": "webhooks", "description": "Where callbacks of runs are posted to, and what became of that."},
+    {"name": "governance", "description": "What calls are judged by, and who changed what."},
     {"name": "projects", "description": "Tenants and their API keys."},
     {"name": "catalog", "description": "What this server is and knows."},
     {"name": "operations", "description": "For those who keep the server running."},

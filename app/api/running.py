@@ -23,6 +23,7 @@ from app.core.errors import AppError, Category
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
 from app.services.runs import Origin, Runs, Submission
+from app.services.simulation import Simulator
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -34,6 +35,7 @@ class Running:
     runs: Runs
     store: RunStore
     listings: Listings
+    simulator: Simulator
     heartbeat_s: float = 15
     wait_default_s: float = 30
     wait_max_s: float = 55

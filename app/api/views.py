@@ -83,7 +83,7 @@ def call_body(call: CallRecord) -> dict[str, Any]:
             "error": raw(call.error),
             "retryable": call.retryable,
         },
-        "gate": None,
+        "gate": raw(call.gate),
         "action_request_id": str(call.action_request_id),
         "action_response_id": _id(call.action_response_id),
         "created_at": instant(call.created_at),

@@ -16,6 +16,9 @@ _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IG
 _WRAPPERS = tuple(map(ip_network, ("2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48")))
 """Addresses that lead to the IPv4 address inside them, public or not, and that no model is served on."""
 
+_UNICAST = ip_network("2000::/3")
+"""Where IPv6 addresses are global. Others wrap an IPv4 address too (::127.0.0.1), or lead nowhere yet."""
+
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what is bound to `host`."""
@@ -49,7 +52,9 @@ def is_listed(host: str, allowed: Iterable[str]) -> bool:
 
 
 def _is_wrapped(address: Address) -> bool:
-    return any(address.version == 6 and address in network for network in _WRAPPERS)
+    if address.version == 4:
+        return False
+    return address not in _UNICAST or any(address in network for network in _WRAPPERS)
 
 
 def _holds(entry: str, address: Address) -> bool:

@@ -165,6 +165,12 @@ class RunEnded(Conflict):
     code = "run_already_ended"
 
 
+class AlreadyDecided(Conflict):
+    """Somebody else decided first, or nobody is asked any more."""
+
+    code = "already_decided"
+
+
 class PreconditionFailed(AppError):
     """The branch has changed since the version named by If-Match."""
 

@@ -60,16 +60,29 @@ class InstructionContent:
     images: Sequence[str] = ()
     """URLs or data URLs."""
     response_format: Mapping[str, Any] | None = None
+    image_detail: str = "auto"
+    """How closely the images are to be looked at: auto, low or high."""
+    begins: bool = False
+    """Whether models are shown the conversation from here on only."""
+    provided: Mapping[str, Any] = field(default_factory=dict)
+    """What context providers added, by their names."""
 
     def wire(self) -> dict[str, Any]:
-        """The stored and sent form."""
-        return {
+        """The stored and sent form; what is as usual with the last three is left out."""
+        out = {
             "instruction": self.instruction,
             "guidance": self.guidance,
             "context": self.context,
             "images": list(self.images),
             "response_format": self.response_format,
         }
+        if self.image_detail != "auto":
+            out["image_detail"] = self.image_detail
+        if self.begins:
+            out["begins"] = True
+        if self.provided:
+            out["provided"] = dict(self.provided)
+        return out
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -80,6 +93,9 @@ class InstructionContent:
             context=content.get("context"),
             images=tuple(content.get("images") or ()),
             response_format=content.get("response_format"),
+            image_detail=content.get("image_detail", "auto"),
+            begins=content.get("begins", False),
+            provided=content.get("provided") or {},
         )
 
 

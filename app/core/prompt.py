@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -30,6 +30,19 @@ class PromptMessage:
     """Only on `tool`: which call this is the result of."""
     images: Sequence[str] = ()
     """URLs or data URLs; only on `user`."""
+    image_detail: str = "auto"
+    """How closely they are to be looked at: auto, low or high."""
+    _rendered: tuple[Callable[[PromptMessage], bytes], bytes] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def rendered(self, render: Callable[[PromptMessage], bytes]) -> bytes:
+        """What `render` makes of it, made once: a conversation is sent again with each of its turns."""
+        held = self._rendered
+        if held is None or held[0] is not render:
+            held = render, render(self)
+            object.__setattr__(self, "_rendered", held)
+        return held[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,9 @@ class Branch:
     parse_model: str | None
     tools: bool | list[str]
     lifecycle: Mapping[str, Any] | None
+    gate: Mapping[str, Any] | None
+    permissions: Mapping[str, Any] | None
+    hooks: Sequence[Mapping[str, Any]] | None
     metadata: Mapping[str, Any]
     version: int
     """Grows with every change of the settings, and when a client appends messages."""
@@ -86,6 +89,9 @@ class NewBranch:
     parse_model: str | None = None
     tools: bool | list[str] = True
     lifecycle: Mapping[str, Any] | None = None
+    gate: Mapping[str, Any] | None = None
+    permissions: Mapping[str, Any] | None = None
+    hooks: Sequence[Mapping[str, Any]] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -113,9 +119,14 @@ class SaidMessage:
 
 
 class Branches(Protocol):
-    """Conversations and their settings. A branch of another project raises NotFound everywhere."""
+    """Conversations and their settings. A branch of another project raises NotFound everywhere.
 
-    async def create(self, project_id: UUID, new: NewBranch, once: Once | None = None) -> Branch:
+    `by` is the key that asks, for the audit log, which has every change of a gate, of permissions and hooks.
+    """
+
+    async def create(
+        self, project_id: UUID, new: NewBranch, once: Once | None = None, *, by: UUID | None = None
+    ) -> Branch:
         """Make a branch, with its system message if it has a text. Raises AnsweredBefore, KeyReused."""
 
     async def page(self, project_id: UUID, which: BranchFilter, part: Slice) -> Page[Branch]:
@@ -125,7 +136,13 @@ class Branches(Protocol):
         """One branch."""
 
     async def change(
-        self, project_id: UUID, branch_id: UUID, changes: Mapping[str, Any], *, if_match: int | None
+        self,
+        project_id: UUID,
+        branch_id: UUID,
+        changes: Mapping[str, Any],
+        *,
+        if_match: int | None,
+        by: UUID | None = None,
     ) -> Branch:
         """Set fields of the branch, all but `metadata`, which is merged as RFC 7396 says.
 
@@ -146,6 +163,7 @@ class Branches(Protocol):
         at_message: UUID | None,
         name: str | None,
         once: Once | None = None,
+        by: UUID | None = None,
     ) -> Branch:
         """Copy the branch up to and including a message (None: all).
 
@@ -172,6 +190,11 @@ class Project:
     id: UUID
     name: str
     lifecycle: Mapping[str, Any] | None
+    gate: Mapping[str, Any] | None
+    permissions: Mapping[str, Any] | None
+    hooks: Sequence[Mapping[str, Any]] | None
+    self_approval: bool
+    """Whether a key may decide calls of runs that it has started itself."""
     created_at: datetime
     updated_at: datetime
 
@@ -202,7 +225,7 @@ class Projects(Protocol):
         """All projects by id."""
 
     async def change(self, project_id: UUID, changes: Mapping[str, Any], *, by: UUID | None) -> Project:
-        """Set `name` and `lifecycle`. Raises NotFound, Conflict for a name in use."""
+        """Set fields of the project. Raises NotFound, Conflict for a name in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +262,9 @@ class Keys(Protocol):
 
     async def find(self, digest: bytes) -> ApiKey | None:
         """The key with this digest, whatever its state."""
+
+    async def get(self, key_id: UUID) -> ApiKey | None:
+        """The key of any project, whatever its state."""
 
     async def create(
         self, project_id: UUID, new: NewKey, *, by: UUID | None, once: Once | None = None

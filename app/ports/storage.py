@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from app.core.governance.governance import StoredGovernance
+from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
 
 
@@ -30,7 +32,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """What a run needs to know of its branch, read in one statement."""
+    """What a run needs to know of its branch, the conversation at least up to `next_position`."""
 
     id: UUID | None
     """None for a run without a branch: then only the project says anything."""
@@ -43,7 +45,9 @@ class BranchState:
     project_lifecycle: Mapping[str, Any] | None
     version: int
     next_position: int
-    messages: Sequence[StoredMessage]
+    history: History
+    governance: StoredGovernance = field(default_factory=StoredGovernance)
+    """What its tool calls are judged by."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,10 @@ class RunRecord:
     last_seq: int = 0
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    resume: str | None = None
+    """What a waiting run goes on from; made and read by the planner of its kind."""
+    wake_at: datetime | None = None
+    """When a waiting run is taken up again although nothing has happened."""
     function_calls: Sequence[UUID] = ()
 
     @property
@@ -114,6 +122,8 @@ class NewCall:
     arguments_digest: str | None
     provider_call_id: str | None
     started_at: datetime | None
+    gate: str | None = None
+    """What was decided about it; JSON text."""
 
 
 @dataclass(slots=True)
@@ -130,7 +140,39 @@ class CallEnd:
     ended_at: datetime
 
 
-Row = NewMessage | NewCall | CallEnd
+@dataclass(slots=True)
+class CallStart:
+    """A `pending` function call row that begins to be processed, with the arguments it runs with."""
+
+    id: UUID
+    arguments: str | None
+    arguments_digest: str | None
+    started_at: datetime
+
+
+@dataclass(slots=True)
+class NewApproval:
+    """A question to a person: whether a `pending` call may run."""
+
+    id: UUID
+    function_call_id: UUID
+    function: str
+    arguments: str
+    arguments_digest: str
+    asked_by: str
+    reason: str | None
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class ApprovalClosed:
+    """Nobody is asked any more: the call of a pending approval ends otherwise."""
+
+    function_call_id: UUID
+    at: datetime
+
+
+Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | ApprovalClosed
 
 
 @dataclass(slots=True)
@@ -144,7 +186,12 @@ class Flush:
     entries: Sequence[Entry] = ()
     rows: Sequence[Row] = ()
     end: RunRecord | None = None
-    """The run with its terminal values, when this flush ends it."""
+    """The run with its values, when this flush ends it, or has it wait and be taken up again by anybody."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing of the run comes after this."""
+        return self.end is not None and self.end.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +256,8 @@ class Claimed:
     """They ran in a process whose lease has run out."""
     started: Sequence[RunRecord] = ()
     """They were queued, and their branch was free."""
+    woken: Sequence[RunRecord] = ()
+    """They waited, and something has happened, or the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +265,36 @@ class OpenCall:
     """A function call without an end; JSON payloads are JSON text."""
 
     id: UUID
+    status: str
+    """`pending` or `processing`."""
     call_id: UUID
     function: str
     arguments: str | None
     provider_call_id: str | None
     action_request_id: UUID
     started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRecord:
+    """A row of `approvals`. JSON payloads are JSON text."""
+
+    id: UUID
+    run_id: UUID
+    function_call_id: UUID
+    function: str
+    arguments: str
+    arguments_digest: str
+    asked_by: str
+    reason: str | None
+    status: str
+    edited: str | None
+    edited_digest: str | None
+    comment: str | None
+    decided_by: UUID | None
+    decided_at: datetime | None
+    created_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +318,7 @@ class CallRecord:
     response: str | None
     error: str | None
     retryable: bool | None
+    gate: str | None
     action_request_id: UUID
     action_response_id: UUID | None
     created_at: datetime
@@ -304,6 +378,12 @@ class RunStore(Protocol):
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """The run's function calls that have no end."""
+
+    async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
+        """All function calls of a run, in order."""
+
+    async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
+        """The run's approvals, those whose time is over marked as expired: no decision comes after that."""
 
     async def request_cancel(
         self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
+
+from app.ports.catalog import Once
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,10 @@ class ToolSpec:
     """Whether the arguments must be exactly the schema's properties."""
     idempotent: bool = False
     """Whether a call may be repeated when its outcome is unknown."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the kind needs to call it."""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the kind needs to call it; there may be secrets in it."""
+    prepares: bool = False
+    """Whether its runner may change the arguments before the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,53 @@ class ToolRunner(Protocol):
         """Run the tool and return its result as a JSON value. Raises `ToolFailure`, or whatever it raises."""
 
 
+@runtime_checkable
+class PreparingRunner(ToolRunner, Protocol):
+    """One kind of tool that may change the arguments before a call, where the spec says so."""
+
+    async def prepare(self, spec: ToolSpec, invocation: Invocation) -> Invocation:
+        """The invocation with the arguments that the tool is to be called with, valid again.
+
+        Raises like `call`.
+        """
+
+
 class ToolCatalog(Protocol):
     """The tools of a project."""
 
     async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
         """Every tool of the project by name, the built-in Python ones included, in a stable order."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTool:
+    """A row of `tools`, or one of the server's own."""
+
+    spec: ToolSpec
+    id: UUID | None = None
+    """None for Python tools, and so are the times."""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class ToolStore(Protocol):
+    """Tools that projects registered. `by` is the key that asks, for the audit log."""
+
+    async def all(self, project_id: UUID) -> Sequence[StoredTool]:
+        """Every tool of the project, by name."""
+
+    async def find(self, project_id: UUID, name: str) -> StoredTool | None:
+        """One of them."""
+
+    async def create(
+        self, project_id: UUID, spec: ToolSpec, *, by: UUID | None, once: Once | None = None
+    ) -> StoredTool:
+        """Store a tool. Raises Conflict for a name in use and for one tool too many, AnsweredBefore,
+        KeyReused.
+        """
+
+    async def put(self, project_id: UUID, spec: ToolSpec, *, by: UUID | None) -> tuple[StoredTool, bool]:
+        """Store or replace a tool; whether it is new. Raises Conflict for one tool too many."""
+
+    async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
+        """Remove a tool. Raises NotFound."""

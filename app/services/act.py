@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
 
+import structlog
 from pydantic_core import from_json
 
 from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall, check_arguments, find_tool
-from app.core.action.table import Outcome, Passed, Phase
+from app.core.action.table import Escalated, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
-from app.core.action.verdict import Cancelled, Failed, Succeeded
-from app.core.json_text import dumps
+from app.core.action.verdict import CallStatus, Cancelled, Denied, Failed, Succeeded
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
-from app.ports.storage import CallEnd, NewCall, NewMessage, OpenCall, Row
-from app.ports.tool import Invocation, ToolFailure, ToolRunner, ToolSpec
+from app.ports.storage import OpenCall
+from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
+from app.services.calls import Call, CallRecords
+from app.services.earlier import Earlier, taken_up
 from app.services.execution import Execution
+from app.services.oversight import FREE, PERMISSION_DENIED, Oversight, outcome_of, outcome_of_approval
 
-MAX_CONCURRENT = 32
+MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
+PREVIEW: Final = 50
+"""Characters of its arguments that are logged of a call, if the caller wants that."""
+
+log = structlog.get_logger("act")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +47,10 @@ class Proposals:
     """Whether the stream has already emitted TOOL_REQUESTED for these calls."""
     batch: int = 0
     """Which batch of its run this is."""
-
-
-@dataclass(slots=True)
-class _Call:
-    """One call on its way."""
-
-    transaction: ActionTransaction
-    row_id: UUID
-    request_id: UUID
-    spec: ToolSpec | None
-    index: int
-    started_ms: float = 0.0
+    oversight: Oversight = FREE
+    """Who may stop them, and who hears of them."""
+    earlier: Earlier = field(default_factory=Earlier)
+    """What became of them before the run waited."""
 
 
 class ToolsFailed(Exception):
@@ -72,44 +71,129 @@ class ToolsFailed(Exception):
         }
 
 
+class CallsWait(Exception):
+    """Nothing more can be done until a person has decided; everything is recorded."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__(f"until {until.isoformat()}")
+        self.until = until
+
+
 class Acting:
     """Executes batches of calls for a run."""
 
     def __init__(
-        self, runners: Mapping[str, ToolRunner], clock: Clock, ids: IdSource, *, timeout_s: float
+        self,
+        runners: Mapping[str, ToolRunner],
+        clock: Clock,
+        ids: IdSource,
+        *,
+        timeout_s: float,
+        approval_s: float,
     ) -> None:
-        """`runners` by kind of tool; `timeout_s` is the longest that one call may take."""
-        self._runners = runners
-        self._clock = clock
-        self._ids = ids
-        self._timeout_s = timeout_s
+        """`runners` by kind of tool; `timeout_s` is the longest that one attempt at a call may take,
+        `approval_s` how long a person has time to decide.
+        """
+        self.runners = runners
+        self.clock = clock
+        self.ids = ids
+        self.timeout_s = timeout_s
+        self.approval = timedelta(seconds=approval_s)
 
     async def carry_out(self, execution: Execution, proposals: Proposals, how: Batch) -> list[dict[str, Any]]:
         """One result for each call, in input order.
 
         Raises ToolsFailed for a failure when errors are not suppressed; siblings are cancelled, and recorded.
+        Raises CallsWait when everything else is done and a person has to decide.
         """
+        batch = _Batch(self, execution, proposals, how)
         if how.strategy == "sequential":
-            results: list[dict[str, Any]] = []
-            for index in range(len(proposals.calls)):
-                call = self._propose(execution, proposals, index)
-                results.append(await self._to_the_end(execution, call, how))
-                if not how.suppress_errors and results[-1]["error"] is not None:
-                    raise ToolsFailed(results[-1])
-            return results
-        return await self._concurrently(execution, proposals, how)
+            return await batch.one_by_one()
+        return await batch.together()
 
-    async def _concurrently(
-        self, execution: Execution, proposals: Proposals, how: Batch
-    ) -> list[dict[str, Any]]:
-        calls = [self._propose(execution, proposals, index) for index in range(len(proposals.calls))]
-        room = asyncio.Semaphore(how.max_concurrent or MAX_CONCURRENT)
-        tasks = [asyncio.create_task(self._in_turn(execution, call, how, room)) for call in calls]
+    def abandon(self, execution: Execution, calls: Sequence[OpenCall]) -> None:
+        """Append the end of calls whose process was lost: what they did is unknown."""
+        records = CallRecords(execution, 0, self.clock, self.ids)
+        for lost in calls:
+            action = ActionCall(
+                lost.function,
+                None,
+                None if lost.arguments is None else from_json(lost.arguments),
+                provider_call_id=lost.provider_call_id,
+            )
+            if lost.status == "pending":
+                transaction = ActionTransaction.waiting(action, lost.call_id)
+                transaction.advance(Cancelled())
+            else:
+                transaction = ActionTransaction.interrupted(action, lost.call_id)
+            call = Call(transaction, lost.id, lost.action_request_id, None, 0)
+            if lost.status == "pending":
+                records.given_up(call)
+            records.ended(call)
+
+
+class _Batch:
+    """One batch on its way."""
+
+    def __init__(self, acting: Acting, execution: Execution, proposals: Proposals, how: Batch) -> None:
+        self._acting = acting
+        self._execution = execution
+        self._proposals = proposals
+        self._how = how
+        self._oversight = proposals.oversight
+        self._records = CallRecords(execution, proposals.batch, acting.clock, acting.ids)
+        self._next_start_ms = 0.0
+
+    # The two strategies.
+
+    async def one_by_one(self) -> list[dict[str, Any]]:
+        """Each call when the one before it has ended."""
+        results: list[dict[str, Any]] = []
+        for index in range(len(self._proposals.calls)):
+            call = self._found(index)
+            await self._authorize(call)
+            self._propose(call)
+            await self._to_the_end(call)
+            if call.waits_until is not None:
+                self._wait_for([call])
+            assert call.result is not None
+            results.append(call.result)
+            if self._ends_the_request(call.result):
+                raise ToolsFailed(call.result)
+        return results
+
+    async def together(self) -> list[dict[str, Any]]:
+        """All calls at the same time, their proposals recorded in input order."""
+        calls = [self._found(index) for index in range(len(self._proposals.calls))]
+        await self._authorize(*calls)
+        for call in calls:
+            self._propose(call)
+        failed = await self._run_all([call for call in calls if call.runs])
+        waiting = [call for call in calls if call.waits_until is not None]
+        if failed is not None:
+            for call in waiting:
+                self._cancel(call)
+            raise ToolsFailed(failed)
+        self._wait_for(waiting)
+        return [call.result for call in calls if call.result is not None]
+
+    def _wait_for(self, calls: Sequence[Call]) -> None:
+        """Leave the run to wait, if it has to. Raises CallsWait, unless the run was stopped meanwhile."""
+        if self._execution.stop.source is not None:
+            for call in calls:
+                self._cancel(call)
+        elif calls:
+            raise CallsWait(min(call.waits_until for call in calls if call.waits_until is not None))
+
+    async def _run_all(self, calls: Sequence[Call]) -> dict[str, Any] | None:
+        """The first result that ends the request, if one does; no call is on its way after that."""
+        room = asyncio.Semaphore(self._how.max_concurrent or MAX_CONCURRENT)
+        tasks = [asyncio.create_task(self._in_turn(call, room)) for call in calls]
         failed: dict[str, Any] | None = None
         try:
             for task in asyncio.as_completed(tasks):
                 result = await task
-                if not how.suppress_errors and result["error"] is not None and failed is None:
+                if failed is None and self._ends_the_request(result):
                     failed = result
                     for sibling in tasks:
                         sibling.cancel()
@@ -118,190 +202,287 @@ class Acting:
                 sibling.cancel()
             await asyncio.wait(tasks)
             raise
-        if failed is not None:
-            raise ToolsFailed(failed)
-        return [task.result() for task in tasks]
+        return failed
 
-    async def _in_turn(
-        self, execution: Execution, call: _Call, how: Batch, room: asyncio.Semaphore
-    ) -> dict[str, Any]:
+    async def _in_turn(self, call: Call, room: asyncio.Semaphore) -> dict[str, Any]:
         try:
             async with room:
-                return await self._to_the_end(execution, call, how)
+                await self._to_the_end(call)
         except asyncio.CancelledError:
             # Cancelled while it waited for its turn, or by a sibling's failure: that is its end.
-            return self._record(execution, call, Cancelled())
+            if call.result is None:
+                self._cancel(call)
+        assert call.result is not None
+        return call.result
 
-    def _propose(self, execution: Execution, proposals: Proposals, index: int) -> _Call:
-        """Append the proposal and the intent: request message, `processing` call, TOOL_REQUESTED."""
+    def _ends_the_request(self, result: Mapping[str, Any]) -> bool:
+        if self._how.suppress_errors or self._how.keep_failures:
+            return False
+        # What somebody did not allow is a value, whatever the caller says of failures.
+        return result["error"] is not None and result["status"] != CallStatus.SKIPPED
+
+    # One call: found, authorized, proposed, carried out.
+
+    def _found(self, index: int) -> Call:
+        """The call with its tool, as far as it got before the run waited."""
+        proposals, ids = self._proposals, self._acting.ids
+        if (row := proposals.earlier.row(index)) is not None:
+            return taken_up(row, proposals.tools.get(row.function))
         checked = find_tool(proposals.calls[index], proposals.offered)
         spec = proposals.tools.get(checked.function)
         if checked.error is None and spec is not None:
             checked = check_arguments(checked, spec.parameters, strict=spec.strict)
-        transaction = ActionTransaction(checked, self._ids.new(), announced=proposals.announced)
-        call = _Call(transaction, self._ids.new(), self._ids.new(), spec, index)
-        if transaction.phase is Phase.AUTHORIZING:
-            transaction.advance(Passed())
-        for event in transaction.requested():
-            execution.log.event(event)
-        runs = transaction.verdict is None
-        branch = str(execution.run.branch_id)
-        execution.log.write(
-            NewMessage(
-                call.request_id,
-                "action_request",
-                dumps(transaction.request().stored()).decode(),
-                sender="assistant" if execution.run.kind == "operate" else "user",
-                recipient=checked.function if runs else branch,
-            ),
-            self._new_call(call, proposals.batch),
-        )
-        execution.calls.append(call.row_id)
-        return call
+        transaction = ActionTransaction(checked, ids.new(), announced=proposals.announced)
+        return Call(transaction, ids.new(), ids.new(), spec, index)
 
-    def _new_call(self, call: _Call, batch: int) -> NewCall:
-        transaction = call.transaction
-        action = transaction.call
-        return NewCall(
-            id=call.row_id,
-            call_id=transaction.call_id,
-            attempt=1,
-            batch=batch,
-            index=call.index,
-            function=action.function,
-            action_request_id=call.request_id,
-            status="processing",
-            arguments=None if action.arguments is None else dumps(action.arguments).decode(),
-            raw_arguments=dumps(action.raw_arguments).decode(),
-            arguments_digest=action.digest,
-            provider_call_id=action.provider_call_id,
-            started_at=self._now() if transaction.verdict is None else None,
-        )
+    async def _authorize(self, *calls: Call) -> None:
+        """Ask gates and permissions about those that could run and were not asked about before."""
+        asked = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
+        if self._oversight.governed and asked:
+            decisions = await asyncio.gather(
+                *(
+                    self._oversight.authorize(call.transaction.call, call.transaction.call_id)
+                    for call in asked
+                )
+            )
+            for call, decision in zip(asked, decisions, strict=True):
+                call.decision = decision
+        for call in asked:
+            call.transaction.advance(outcome_of(call.decision))
 
-    async def _to_the_end(self, execution: Execution, call: _Call, how: Batch) -> dict[str, Any]:
+    def _propose(self, call: Call) -> None:
+        """Append the proposal: the request message, the function call, and what governance said."""
+        if self._proposals.earlier.row(call.index) is not None:
+            self._go_on(call)
+            return
         transaction = call.transaction
-        if transaction.verdict is not None:
-            return self._record(execution, call, None)
-        execution.log.event(transaction.start())
+        if self._how.verbose:
+            preview = str(transaction.call.raw_arguments)[:PREVIEW]
+            log.info("tool call", function=transaction.call.function, arguments=preview)
+        self._records.proposed(call)
+        if transaction.phase is Phase.WAITING:
+            if self._execution.stop.source is not None:
+                self._cancel(call)  # nobody is asked about what is not wanted any more
+            else:
+                self._records.asked(call, self._acting.approval)
+        elif isinstance(transaction.verdict, Denied) and call.decision is not None:
+            self._records.denied(call, call.decision)
+
+    def _go_on(self, call: Call) -> None:
+        """What was decided while the run waited."""
+        transaction = call.transaction
+        if transaction.phase is not Phase.WAITING:
+            return
+        approval = self._proposals.earlier.approval(call.row_id)
+        if self._execution.stop.source is not None:
+            call.waits_until = None if approval is None else approval.expires_at
+            self._cancel(call)
+            return
+        if approval is None or approval.status == "pending":
+            call.waits_until = self._records.now() if approval is None else approval.expires_at
+            return
+        edited = approval.status == "approved" and approval.edited is not None
+        if edited:
+            assert approval.edited is not None
+            arguments = from_json(approval.edited)
+            transaction.edited(
+                ActionCall(
+                    transaction.call.function,
+                    transaction.call.raw_arguments,
+                    arguments,
+                    provider_call_id=transaction.call.provider_call_id,
+                )
+            )
+        words = {"approved": "edit" if edited else "approve", "denied": "deny", "expired": "expired"}
+        self._records.decided(
+            call, approval.id, words[approval.status], approval.decided_by, approval.comment
+        )
+        transaction.advance(outcome_of_approval(approval.status, approval.comment))
+        if transaction.verdict is None:
+            self._check_again(call)
+        if transaction.verdict is None:
+            self._records.begun(call)
+
+    def _check_again(self, call: Call) -> None:
+        """The tool, or the arguments, may have become others while the call waited."""
+        transaction, spec = call.transaction, call.spec
+        checked = find_tool(transaction.call, self._proposals.offered)
+        if checked.error is None and spec is not None:
+            checked = check_arguments(checked, spec.parameters, strict=spec.strict)
+        if checked.error is not None:
+            transaction.refuse(checked.error.type, checked.error.message)
+
+    async def _to_the_end(self, call: Call) -> None:
+        """Attempt after attempt, until the call has ended."""
+        how, transaction = self._how, call.transaction
+        if not call.runs:
+            return
+        if transaction.phase is Phase.RECORDING:
+            await self._record(call)
+            return
+        delay_s = how.retry_delay_s
+        while True:
+            await self._throttled()
+            transaction = call.transaction
+            transaction.advance(await self._attempt(call))
+            if not self._may_try_again(call):
+                await self._record(call)
+                return
+            await self._record(call, last=False)
+            await self._pause(delay_s)
+            delay_s *= how.retry_backoff
+            call.transaction = transaction.again()
+            call.row_id, call.started_ms = self._acting.ids.new(), 0.0
+            self._records.tried_again(call)
+
+    async def _attempt(self, call: Call) -> Outcome:
+        """Everything from the recorded intent to what came of it; the phase is left at the end's."""
+        execution, transaction = self._execution, call.transaction
+        # Where nothing can still stop it, its beginning is committed together with the intent.
+        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
+        if sure:
+            execution.log.event(transaction.start())
         await execution.log.committed()
         transaction.advance(Passed())  # the intent is recorded
-        transaction.advance(Passed())  # no hook speaks against it
-        transaction.advance(Passed())  # the arguments are still those that were checked
         if execution.stop.source is not None:
-            return self._record(execution, call, Cancelled())
-        call.started_ms = self._clock.mono_ms()
-        return self._record(execution, call, await self._invoke(execution, call, how))
-
-    async def _invoke(self, execution: Execution, call: _Call, how: Batch) -> Outcome:
-        """Run the tool, until it ends, the run is stopped, or its time is over."""
-        limit_s = min(how.call_timeout_s or self._timeout_s, self._timeout_s)
-        task = asyncio.create_task(self._run_tool(execution, call))
+            return Cancelled()
+        if self._oversight.hooked:
+            asked = asyncio.create_task(self._oversight.before(transaction))
+            await self._unless_stopped(asked)
+            if not asked.done():
+                await _cut_off(asked)
+                return Cancelled()
+            if (blocked := asked.result()) is not None:
+                return Failed("HOOK_BLOCKED", blocked)
+        transaction.advance(Passed())  # no hook speaks against it
         try:
-            await asyncio.wait(
-                {task, execution.stop.requested},  # type: ignore[type-var]
-                timeout=limit_s,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            invocation = await self._prepared(call)
+        except ToolFailure as failure:
+            return Failed(failure.type, failure.message, failure.retryable)
+        if isinstance(invocation, Failed | Denied):
+            return invocation
+        transaction.advance(Passed())  # the arguments are those that were checked and authorized
+        if not sure:
+            execution.log.event(transaction.start())
+        call.started_ms = self._acting.clock.mono_ms()
+        return await self._invoke(call, invocation)
+
+    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
+        """What the tool is to be called with, authorized again where its own preprocessor changed it."""
+        run, transaction, spec = self._execution.run, call.transaction, call.spec
+        assert spec is not None
+        assert run.branch_id is not None
+        asked = transaction.call
+        invocation = Invocation(
+            transaction.call_id,
+            spec.name,
+            asked.arguments or {},
+            run.id,
+            run.branch_id,
+            run.project_id,
+        )
+        runner = self._acting.runners[spec.kind]
+        if not spec.prepares or not isinstance(runner, PreparingRunner):
+            return invocation
+        prepared = await runner.prepare(spec, invocation)
+        changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
+        if not self._oversight.governed or changed.digest == asked.digest:
+            return prepared
+        decision = await self._oversight.authorize(changed, transaction.call_id)
+        outcome = outcome_of(decision)
+        if isinstance(outcome, Passed):
+            return prepared
+        if isinstance(outcome, Denied):
+            self._records.denied(call, decision)
+            return outcome
+        if isinstance(outcome, Escalated):
+            # Nobody can be asked any more: what waits is asked about before anything of it has run.
+            message = "the tool's preprocessor changed the arguments to some that need an approval"
+            return Failed(PERMISSION_DENIED, message, False)
+        assert isinstance(outcome, Failed)
+        return outcome
+
+    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
+        """Run the tool, until it ends, the run is stopped, or its time is over."""
+        most_s = self._acting.timeout_s
+        limit_s = min(self._how.call_timeout_s or most_s, most_s)
+        task = asyncio.create_task(self._run_tool(call, invocation))
+        try:
+            await self._unless_stopped(task, limit_s)
         except asyncio.CancelledError:
             await _cut_off(task)
             return Cancelled()
         if task.done():
             return task.result()
         await _cut_off(task)
-        if execution.stop.source is not None:
+        if self._execution.stop.source is not None:
             return Cancelled()
         return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
 
-    async def _run_tool(self, execution: Execution, call: _Call) -> Outcome:
-        run, transaction, spec = execution.run, call.transaction, call.spec
-        assert spec is not None
-        assert run.branch_id is not None
-        invocation = Invocation(
-            transaction.call_id,
-            spec.name,
-            transaction.call.arguments or {},
-            run.id,
-            run.branch_id,
-            run.project_id,
+    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
+        """Wait until the task is done, the run is stopped, or the time is over."""
+        await asyncio.wait(
+            {task, self._execution.stop.requested},
+            timeout=limit_s,
+            return_when=asyncio.FIRST_COMPLETED,
         )
+
+    async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
+        assert call.spec is not None
         try:
-            output = output_of(await self._runners[spec.kind].call(spec, invocation))
+            output = output_of(await self._acting.runners[call.spec.kind].call(call.spec, invocation))
         except ToolFailure as failure:
             return Failed(failure.type, failure.message, failure.retryable)
         except Exception as failure:
             return Failed(type(failure).__name__, str(failure))
         return Succeeded(output.value, output.truncated)
 
-    def _record(self, execution: Execution, call: _Call, outcome: Outcome | None) -> dict[str, Any]:
-        """Append the end: call, response message and events, which are committed together."""
-        transaction = call.transaction
-        if outcome is not None:
-            transaction.advance(outcome)
-        while transaction.phase is not Phase.DONE:
-            transaction.advance(Passed())
-        took_ms = self._clock.mono_ms() - call.started_ms if call.started_ms else 0.0
-        append_end(
-            execution, transaction, call.row_id, call.request_id, took_ms, self._ids.new(), self._now()
+    def _may_try_again(self, call: Call) -> bool:
+        transaction, how = call.transaction, self._how
+        verdict = transaction.verdict
+        return (
+            isinstance(verdict, Failed)
+            and transaction.started
+            and verdict.retryable is not False
+            and transaction.attempt <= how.retries
+            and call.spec is not None
+            and (call.spec.idempotent or how.retry_any_tool)
+            and self._execution.stop.source is None
         )
-        return transaction.result()
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+    async def _record(self, call: Call, *, last: bool = True) -> None:
+        """Append the end, then tell the hooks: they cannot change what is recorded."""
+        self._records.ended(call, last=last)
+        transaction = call.transaction
+        if self._oversight.hooked:
+            took_ms = self._acting.clock.mono_ms() - call.started_ms if call.started_ms else None
+            await self._oversight.after(transaction, took_ms)
+        transaction.advance(Passed())
 
-    def abandon(self, execution: Execution, calls: Sequence[OpenCall]) -> None:
-        """Append the end of calls whose process was lost: what they did is unknown."""
-        for open_call in calls:
-            call = ActionCall(
-                open_call.function,
-                None,
-                None if open_call.arguments is None else from_json(open_call.arguments),
-                provider_call_id=open_call.provider_call_id,
-            )
-            transaction = ActionTransaction.interrupted(call, open_call.call_id)
-            transaction.advance(Passed())
-            request_id = open_call.action_request_id
-            append_end(execution, transaction, open_call.id, request_id, 0.0, self._ids.new(), self._now())
+    def _cancel(self, call: Call) -> None:
+        """The end of a call that is not wanted any more."""
+        if call.waits_until is not None:
+            self._records.given_up(call)
+        call.transaction.cancel()
+        self._records.ended(call)
 
+    async def _throttled(self) -> None:
+        """Wait until the next call may begin."""
+        if not self._how.throttle_s:
+            return
+        now_ms = self._acting.clock.mono_ms()
+        start_ms = max(now_ms, self._next_start_ms)
+        self._next_start_ms = start_ms + self._how.throttle_s * 1000
+        await self._pause((start_ms - now_ms) / 1000)
 
-def append_end(
-    execution: Execution,
-    transaction: ActionTransaction,
-    row_id: UUID,
-    request_id: UUID,
-    took_ms: float,
-    message_id: UUID,
-    now: datetime,
-) -> None:
-    """Append everything that a call's end leaves."""
-    for event in transaction.end(round(took_ms)):
-        execution.log.event(event)
-    ended = transaction.execution(took_ms)
-    response = transaction.response(request_id)
-    branch = str(execution.run.branch_id)
-    ran = transaction.started
-    rows: tuple[Row, ...] = (
-        CallEnd(
-            row_id,
-            ended["status"],
-            ended["duration"],
-            None if ended["error"] is not None else dumps(ended["response"]).decode(),
-            None if ended["error"] is None else dumps(ended["error"]).decode(),
-            ended["retryable"],
-            now,
-        ),
-        NewMessage(
-            message_id,
-            "action_response",
-            dumps(response.wire()).decode(),
-            sender=transaction.call.function if ran else branch,
-            recipient=branch,
-            action_request_id=request_id,
-        ),
-    )
-    execution.log.write(*rows)
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the run is stopped."""
+        if seconds > 0 and self._execution.stop.source is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
 
 
-async def _cut_off(task: asyncio.Task[Outcome]) -> None:
+async def _cut_off(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

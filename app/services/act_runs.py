@@ -10,8 +10,10 @@ from app.core.operate.params import BranchSettings, offered_tools, resolve_act
 from app.core.operate.request import ActRequest
 from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog
-from app.services.act import Acting, Proposals, ToolsFailed
+from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
+from app.services.earlier import Earlier
 from app.services.execution import Execution
+from app.services.oversight import Overseer
 from app.services.plan import Plan
 
 
@@ -26,9 +28,10 @@ class ActPlanner:
 
     kind = "act"
 
-    def __init__(self, catalog: ToolCatalog, acting: Acting) -> None:
+    def __init__(self, catalog: ToolCatalog, acting: Acting, overseer: Overseer) -> None:
         self._catalog = catalog
         self._acting = acting
+        self._overseer = overseer
 
     def read(self, body: Any) -> ActRequest:
         """The request as it was stored."""
@@ -39,18 +42,26 @@ class ActPlanner:
         params = resolve_act(request)
         tools = await self._catalog.tools(run.project_id)
         offered = offered_tools(settings_of(branch).tools, tools)
+        oversight = await self._overseer.over(run, branch)
 
-        async def perform(execution: Execution) -> None:
+        async def act(execution: Execution, earlier: Earlier) -> None:
+            proposals = Proposals(params.calls, tools, offered, oversight=oversight, earlier=earlier)
             try:
-                results = await self._acting.carry_out(
-                    execution, Proposals(params.calls, tools, offered), params.batch
-                )
+                results = await self._acting.carry_out(execution, proposals, params.batch)
             except ToolsFailed as failure:
                 execution.finish("failed", error=failure.error())
-                return
-            finish_acted(execution, dumps(results).decode())
+            except CallsWait as wait:
+                execution.wait("{}", wait.until)
+            else:
+                finish_acted(execution, dumps(results).decode())
 
-        return Plan(perform)
+        async def perform(execution: Execution) -> None:
+            await act(execution, Earlier())
+
+        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            await act(execution, earlier)
+
+        return Plan(perform, go_on=go_on)
 
 
 def finish_acted(execution: Execution, result: str) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
-from pydantic_core import from_json
-
+from app.core.json_text import dumps, storable
 from app.core.lifecycle.machine import StreamMachine
-from app.core.messages import Message, read_content
+from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking, ask_for
+from app.core.operate.history import History
 from app.core.operate.params import OperateParams
+from app.core.operate.progression import progression_of
 from app.core.operate.read_output import Reading, check_output, parse_output, reading_events
 from app.core.operate.schema import AnswerContract
 from app.core.prompt import ToolSchema
-from app.ports.ambient import Clock
+from app.ports.ambient import Clock, IdSource
 from app.ports.provider import ModelEndpoint, Provider
-from app.ports.storage import BranchState
+from app.ports.storage import BranchState, NewMessage
 from app.services.recorder import RunLog
 
 
@@ -33,9 +36,54 @@ def asking_of(
     return replace(asking, native_schema=fitted, shown_schema=shown)
 
 
-def history_of(branch: BranchState) -> list[Message]:
-    """The conversation so far."""
-    return [Message(m.id, read_content(m.kind, from_json(m.content))) for m in branch.messages]
+def shown_history(branch: BranchState, params: OperateParams) -> History:
+    """The part of the conversation that the parameters have a model shown. Raises `Invalid`."""
+    if params.clear_messages:
+        return History()
+    if params.progression is None:
+        return branch.history
+    return branch.history.only(check_progression(branch, params))
+
+
+def check_progression(branch: BranchState, params: OperateParams) -> Sequence[UUID]:
+    """The messages that a progression names; none where there is none. Raises `Invalid`."""
+    if params.progression is None:
+        return ()
+    known = [message.id for message in branch.history.said]
+    return progression_of(params.progression, known, branch.history.pairs())
+
+
+def said(
+    ids: IdSource,
+    branch_id: UUID | None,
+    params: OperateParams,
+    machine: StreamMachine,
+    value: Any,
+    provided: Mapping[str, Any],
+) -> tuple[NewMessage, NewMessage]:
+    """The instruction and its answer for the conversation; `value` is what the answer was read as."""
+    instruction = InstructionContent(
+        params.instruction,
+        params.guidance,
+        params.context,
+        params.images,
+        params.response_format,
+        params.image_detail,
+        params.clear_messages,
+        provided,
+    )
+    answer = AssistantContent(
+        text=storable(machine.text),
+        value=value,
+        reasoning=storable(machine.reasoning) or None,
+        tool_calls=[ModelToolCall(c.id, c.name, c.arguments) for c in machine.tool_calls],
+    )
+    speaker = params.sender or "user"
+    listener = params.recipient or str(branch_id)
+    return (
+        NewMessage(ids.new(), "instruction", dumps(instruction.wire()).decode(), speaker, listener),
+        NewMessage(ids.new(), "assistant_response", dumps(answer.wire()).decode(), "assistant", speaker),
+    )
 
 
 def read_answer(

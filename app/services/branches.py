@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from app.core.access import Principal
+from app.core.access import Principal, Scope
 from app.core.errors import FieldError, UnknownModel, UnknownTool
+from app.core.governance.governance import POLICIES
 from app.core.json_text import pointer
 from app.core.metadata import check_metadata
 from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidMessage, Slice
@@ -30,7 +31,7 @@ class Branches:
         check_metadata(new.metadata)
         named = {"chat_model": new.chat_model, "parse_model": new.parse_model}
         await self._check(who.project_id, named, new.tools, new.lifecycle)
-        return await self._store.create(who.project_id, new, once)
+        return await self._store.create(who.project_id, new, once, by=who.key_id)
 
     async def page(self, who: Principal, which: BranchFilter, part: Slice) -> Page[Branch]:
         """Branches of the project."""
@@ -45,11 +46,15 @@ class Branches:
     ) -> Branch:
         """Set fields; `metadata` is merged.
 
-        Raises NotFound, PreconditionFailed, UnknownModel, UnknownTool.
+        Whoever may run may govern a branch that is new, and only an admin one that is there: so no run gets
+        rid of what it is governed by. Raises NotFound, Forbidden, PreconditionFailed, UnknownModel,
+        UnknownTool.
         """
+        if not changes.keys().isdisjoint(POLICIES):
+            who.need(Scope.ADMIN)
         named = {name: changes.get(name) for name in ("chat_model", "parse_model")}
         await self._check(who.project_id, named, changes.get("tools", True), changes.get("lifecycle"))
-        return await self._store.change(who.project_id, branch_id, changes, if_match=if_match)
+        return await self._store.change(who.project_id, branch_id, changes, if_match=if_match, by=who.key_id)
 
     async def delete(self, who: Principal, branch_id: UUID, *, if_match: int | None) -> None:
         """Remove a branch and all that happened on it. Raises NotFound, BranchBusy, PreconditionFailed."""
@@ -65,7 +70,9 @@ class Branches:
         once: Once | None = None,
     ) -> Branch:
         """A copy of the branch up to a message. Raises NotFound, Invalid."""
-        return await self._store.fork(who.project_id, branch_id, at_message=at_message, name=name, once=once)
+        return await self._store.fork(
+            who.project_id, branch_id, at_message=at_message, name=name, once=once, by=who.key_id
+        )
 
     async def append(
         self, who: Principal, branch_id: UUID, said: Sequence[SaidMessage], once: Once | None = None

@@ -23,7 +23,7 @@ from app.core.operate.unsupported import CONSENSUS, refuse_unsupported
 from app.core.prompt import Prompt
 from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, NewMessage, RunRecord
-from app.services.answers import asking_of, history_of
+from app.services.answers import asking_of
 from app.services.execution import Execution
 from app.services.operate import Outside, model_named
 from app.services.plan import Plan
@@ -99,7 +99,6 @@ class _Consensus:
         self._outside = outside
         self._branch = branch
         self._request = request
-        self._history = history_of(branch)
         indices = stream_indices([[endpoint.name for endpoint in slate.endpoints] for slate in slates])
         self._voters = [
             Voter(
@@ -131,7 +130,7 @@ class _Consensus:
         system = self._branch.system if request.system is None else request.system
 
         def prompt() -> Prompt:
-            return build_prompt(self._history, params, asking, system=system)
+            return build_prompt(self._branch.history, params, asking, system=system)
 
         return Candidate(endpoint, provider, asking, prompt, stream_index)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 
+from app.core.governance.decision import VARIABLES
 from app.core.guardrails.base import Rule
 from app.core.lifecycle.effects import Ask
 from app.core.lifecycle.inputs import Answer
@@ -14,6 +15,7 @@ from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
 from app.ports.expressions import ExpressionFailed, Expressions
 from app.ports.guardrails import CalledGuardrails, GuardrailFailed
+from app.services.models import AddressRule
 
 log = structlog.get_logger("decisions")
 
@@ -22,20 +24,29 @@ _RETRY: Final = ("error", "category", "attempt", "state")
 _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "should_retry": _RETRY,
     "calculate_delay": (*_RETRY, "base_delay_ms", "max_delay_ms", "retry_after_ms"),
+    "gate": VARIABLES,
 }
-"""What each of the caller's expressions may use; the machine's question has just that."""
+"""What each of the caller's expressions may use; those who ask give just that."""
 
 
 class Choices:
-    """What a lifecycle may choose in this process; the context in which bodies are validated."""
+    """What clients may choose in this process; the context in which bodies are validated."""
 
-    def __init__(self, expressions: Expressions, rules: Mapping[str, Rule]) -> None:
+    def __init__(
+        self, expressions: Expressions, rules: Mapping[str, Rule], addresses: AddressRule | None = None
+    ) -> None:
+        """`addresses` tells which ones gates and hooks may have; without it their form alone is checked."""
         self._expressions = expressions
+        self._addresses = addresses or AddressRule(private=True)
         self.rules = rules
 
     def fault(self, name: str, expression: str) -> str | None:
         """What is wrong with an expression; see `core.operate.lifecycle.Outside`."""
         return self._expressions.fault(expression, _VARIABLES[name])
+
+    def address_fault(self, url: str) -> str | None:
+        """What is wrong with an address; see `core.governance.remote.Outside`."""
+        return self._addresses.fault_of_any(url)
 
 
 class Decisions:

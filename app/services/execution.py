@@ -11,7 +11,7 @@ from uuid import UUID
 
 from app.core.errors import AppError
 from app.core.events.base import Event
-from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
+from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed, RunWaiting
 from app.core.json_text import dumps
 from app.ports.storage import RunRecord
 from app.services.recorder import RunLog
@@ -82,6 +82,15 @@ class Execution:
             "output_tokens": before["output_tokens"] + output_tokens,
             "reported": True,
         }
+
+    def wait(self, resume: str, until: datetime) -> None:
+        """Append that the run waits, and leave it to whoever takes it up; `resume` is JSON text for that."""
+        run = self.run
+        self.log.event(RunWaiting("approval", until.isoformat()))
+        run.status = "waiting"
+        run.resume, run.wake_at = resume, until
+        run.usage = None if self.usage is None else dumps(self.usage).decode()
+        self.log.end(run)
 
     def finish(self, status: str, *, result: str | None = None, error: dict[str, Any] | None = None) -> None:
         """Append the terminal event and the run's end; `result` is JSON text.

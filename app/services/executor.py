@@ -10,9 +10,10 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from pydantic_core import from_json
 
 from app.core.errors import AppError, Unavailable
-from app.core.events.run import RunExpired
+from app.core.events.run import RunExpired, RunRecovered
 from app.core.record import Entry
 from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
@@ -44,7 +45,7 @@ class Executor:
         abandon: Work,
         clock: Clock,
     ) -> None:
-        """`resume` executes a run that had to queue; `abandon` ends the open calls of one that was lost."""
+        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one."""
         self._store = store
         self._recorder = recorder
         self._resume = resume
@@ -56,6 +57,7 @@ class Executor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._given_back: list[RunRecord] = []
+        self._hurried = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._running)
@@ -94,6 +96,10 @@ class Executor:
 
     def _hold(self, run: RunRecord, entries: Sequence[Entry]) -> Execution:
         execution = Execution(run, self._recorder.open(run, entries))
+        if run.usage is not None:
+            execution.usage = from_json(run.usage)
+        if run.cancel_requested_at is not None:
+            execution.stop.request("user")
         self._running[run.id] = execution
         for future in self._expected.get(run.id, ()):
             if not future.done():
@@ -159,7 +165,13 @@ class Executor:
                 pass  # the recorder says so; the leases outlast it or do not
             except Exception:
                 log.exception("beat failed")
-            await asyncio.sleep(BEAT_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurried.wait(), BEAT_S)
+            self._hurried.clear()
+
+    def hurry(self) -> None:
+        """Look now for what can be taken up: something has just been decided."""
+        self._hurried.set()
 
     async def _beat(self) -> None:
         leases = {run_id: execution.run.epoch for run_id, execution in self._running.items()}
@@ -177,9 +189,9 @@ class Executor:
             event = entry_of(RunExpired("expired", usage=None, error=None), 0, now_ms)
             await self._store.expire(at=datetime.fromtimestamp(now_ms / 1000, UTC), expired=event)
         claimed = await self._store.claim(CLAIM_LIMIT)
-        self.take_up(claimed.started)
+        self.take_up([*claimed.started, *claimed.woken])
         for run in claimed.orphans:
-            self._spawn(self._hold(run, ()), self._end_orphan)
+            self._spawn(self._hold(run, ()), self._end_orphan if run.resume is None else self._recover)
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)
@@ -187,6 +199,11 @@ class Executor:
         if execution is not None and execution.run.epoch == epoch and not execution.run.ended:
             execution.log.fail(LeaseLost())
             execution.stop.request("shutdown")
+
+    async def _recover(self, execution: Execution) -> None:
+        """Go on with a run that had waited, and was taken up by a process that is lost."""
+        execution.log.event(RunRecovered(execution.run.epoch, "lease_expired"))
+        await self._resume(execution)
 
     async def _end_orphan(self, execution: Execution) -> None:
         log.warning("run lost its process", run_id=str(execution.run.id))

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import Forbidden, NotFound, Unauthenticated
+from app.core.governance.decision import KeyFacts
 from app.ports.ambient import Clock
 from app.ports.catalog import ApiKey, NewKey, Once, Page, Slice
 from app.ports.catalog import Keys as KeyStore
@@ -33,6 +34,7 @@ class Keys:
         self._clock = clock
         self._pepper = pepper.encode()
         self._known: Memory[bytes, ApiKey | None] = Memory(clock, REMEMBERED_MS, most=10_000)
+        self._facts: Memory[UUID, KeyFacts | None] = Memory(clock, REMEMBERED_MS, most=10_000)
 
     async def create(
         self,
@@ -72,6 +74,17 @@ class Keys:
         if key is None or key.revoked_at is not None or self._expired(key):
             raise Unauthenticated("The API key is unknown, expired or revoked.")
         return Principal(key.project_id, key.id, frozenset(Scope(scope) for scope in key.scopes))
+
+    async def facts(self, key_id: UUID | None) -> KeyFacts | None:
+        """What gates are told of the key that started a run, remembered for a while; None without one."""
+        if key_id is None:
+            return None
+
+        async def search() -> KeyFacts | None:
+            key = await self._store.get(key_id)
+            return None if key is None else KeyFacts(key.id, key.name, key.scopes)
+
+        return await self._facts.find(key_id, search)
 
     def digest(self, text: str) -> bytes:
         """What is stored of a key: without the pepper a stolen table does not even tell a guess right."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -20,23 +20,27 @@ from app.core.lifecycle.effects import Effect, Finish, Open
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
-from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking
+from app.core.operate.dedupe import collapsed, one_by_one
 from app.core.operate.lifecycle import Contradiction, Lifecycle, merge_lifecycle
-from app.core.operate.params import OperateParams, offered_tools, resolve
+from app.core.operate.params import Batch, OperateParams, offered_tools, resolve
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
 from app.core.operate.request import MAX_ACTIONS, OperateRequest
 from app.core.operate.schema import enrich
 from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders, NoContext
 from app.ports.provider import ModelEndpoint, Opening, Provider
-from app.ports.storage import BranchState, NewMessage, RunRecord
+from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog, ToolSpec
-from app.services.act import Acting, Proposals, ToolsFailed
+from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.act_runs import finish_acted, settings_of
-from app.services.answers import asking_of, faults_of, history_of, read_answer
+from app.services.answers import asking_of, check_progression, faults_of, read_answer, said, shown_history
+from app.services.context import provided, turn_of
+from app.services.earlier import Earlier
 from app.services.execution import Execution
+from app.services.oversight import FREE, Overseer, Oversight
 from app.services.plan import Plan
 from app.services.repair import Repairer
 from app.services.stream import Decide, ModelStream, StreamDriver, nobody
@@ -78,6 +82,7 @@ class Outside:
     providers: Mapping[str, Provider]
     tools: ToolCatalog
     acting: Acting
+    overseer: Overseer
     clock: Clock
     ids: IdSource
     draw: Callable[[], float]
@@ -88,6 +93,8 @@ class Outside:
     """Answers what machines ask."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Guardrails beside the built-in ones, by name."""
+    context: ContextProviders = field(default_factory=NoContext)
+    """Add to instructions, and are told of the tool calls that came of them."""
 
     def lifecycle_of(self, *levels: Mapping[str, Any] | None) -> Lifecycle:
         """What the levels, the one that counts most first, come to over the settings. Raises Invalid."""
@@ -117,6 +124,7 @@ class OperatePlanner:
         """See `plan.Planner`."""
         outside = self._outside
         params = resolve(request, settings_of(branch))
+        check_progression(branch, params)
         own = request.lifecycle.level() if request.lifecycle else None
 
         def lifecycle_on(model: ResolvedModel) -> Lifecycle:
@@ -138,7 +146,8 @@ class OperatePlanner:
         if params.parse_model is not None:
             model = await model_named(outside.models, run.project_id, params.parse_model, "/parse_model")
             parser = model.endpoint, lifecycle_on(model).options
-        operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered)
+        oversight = await outside.overseer.over(run, branch) if params.actions else FREE
+        operation = _Operation(outside, branch, params, lifecycle, endpoints, tools, offered, oversight)
         return operation.plan(parser)
 
 
@@ -154,8 +163,10 @@ class _Operation:
         endpoints: Sequence[ModelEndpoint],
         tools: Mapping[str, ToolSpec],
         offered: Sequence[str],
+        oversight: Oversight,
     ) -> None:
         self._outside = outside
+        self._oversight = oversight
         self._branch = branch
         self._params = params
         self._endpoints = endpoints
@@ -172,9 +183,15 @@ class _Operation:
             calls_left=self._budget,
             timer=outside.clock.mono_ms,
         )
+        self._fallback: int | None = None
+        """Which model answered before the run waited; None while that is the machine's to say."""
         self._execution: Execution
         self._repairer: Repairer | None = None
         self._reading: Reading | None = None
+        self._provided: Mapping[str, Any] = {}
+        """What context providers added to the instruction."""
+        self._responses: Sequence[Mapping[str, Any]] = ()
+        """What the tool calls gave, as the result has it."""
 
     def _asking(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
         return asking_of(self._outside.providers[endpoint.provider], endpoint, self._params, tools)
@@ -182,7 +199,7 @@ class _Operation:
     @property
     def _answering(self) -> Asking:
         """How the model that answers was asked."""
-        return self._askings[self._machine.fallback_index]
+        return self._askings[self._machine.fallback_index if self._fallback is None else self._fallback]
 
     def plan(self, parser: tuple[ModelEndpoint, LifecycleOptions] | None) -> Plan:
         """The first events, and the rest of the way; `parser` mends answers that cannot be used.
@@ -200,13 +217,28 @@ class _Operation:
 
         async def perform(execution: Execution) -> None:
             self._execution = execution
+            context = self._outside.context
+            self._provided = await provided(context, execution, self._params, self._left_s())
             finish = await self._stream(rest)
             if finish.error is not None:
                 self._end_badly(finish)
             else:
                 await self._end_well()
+            await self._write_back()
 
-        return Plan(perform, events)
+        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            self._execution = execution
+            self._fallback = execution.run.fallback_index
+            await self._act(_Answered.of(resume), earlier)
+            await self._write_back()
+
+        return Plan(perform, events, go_on)
+
+    async def _write_back(self) -> None:
+        """Tell the context providers what the tool calls gave."""
+        if self._responses:
+            turn = turn_of(self._execution, self._params)
+            await self._outside.context.write_back(turn, self._responses)
 
     def _repairer_on(self, endpoint: ModelEndpoint, options: LifecycleOptions) -> Repairer:
         outside = self._outside
@@ -243,10 +275,11 @@ class _Operation:
         endpoint = self._endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
         prompt = build_prompt(
-            history_of(self._branch),
+            shown_history(self._branch, self._params),
             self._params,
             self._askings[opening.fallback_index],
             system=self._branch.system,
+            provided=self._provided,
         )
         continuation = self._lifecycle.options.continuation
         asked = Opening(
@@ -262,23 +295,9 @@ class _Operation:
 
     def _answered(self) -> None:
         self._reading = self._read()
-        machine, params, ids = self._machine, self._params, self._outside.ids
-        instruction = InstructionContent(
-            params.instruction, params.guidance, params.context, params.images, params.response_format
-        )
-        answer = AssistantContent(
-            text=storable(machine.text),
-            value=self._reading.value if self._reading is not None and self._reading.ok else None,
-            reasoning=storable(machine.reasoning) or None,
-            tool_calls=[ModelToolCall(c.id, c.name, c.arguments) for c in machine.tool_calls],
-        )
-        branch = str(self._branch.id)
-        self._execution.log.write(
-            NewMessage(
-                ids.new(), "instruction", dumps(instruction.wire()).decode(), sender="user", recipient=branch
-            ),
-            NewMessage(ids.new(), "assistant_response", dumps(answer.wire()).decode(), "assistant", "user"),
-        )
+        value = self._reading.value if self._reading is not None and self._reading.ok else None
+        ids, params = self._outside.ids, self._params
+        self._execution.log.write(*said(ids, self._branch.id, params, self._machine, value, self._provided))
 
     def _read(self) -> Reading | None:
         """Parse and validate what was asked for; None where the text itself is the result."""
@@ -342,17 +361,34 @@ class _Operation:
             message = f"the model asked for {len(calls)} tool calls, at most {MAX_ACTIONS} are carried out"
             self._execution.finish("failed", error=_error("TOO_MANY_ACTIONS", message, "model"))
             return
+        value = None if reading is None else reading.value
+        await self._act(_Answered(self._machine.text, value, reading is not None, calls), Earlier())
+
+    async def _act(self, answered: _Answered, earlier: Earlier) -> None:
+        """The tool calls that the answer asks for, and the result; the run may wait in between."""
+        execution, asking = self._execution, self._answering
+        calls = answered.calls
+        batched = collapsed(calls) if self._params.dedupe_actions else one_by_one(calls)
+        proposals = Proposals(
+            batched.calls,
+            self._tools,
+            asking.offered,
+            announced=self._is_native(),
+            oversight=self._oversight,
+            earlier=earlier,
+        )
         try:
-            with self._execution.within(self._left_s()):
+            with execution.within(self._left_s()):
                 responses = await self._outside.acting.carry_out(
-                    self._execution,
-                    Proposals(calls, self._tools, self._answering.offered, announced=self._is_native()),
-                    self._params.batch,
+                    execution, proposals, self._batch_of(answered)
                 )
         except ToolsFailed as failure:
-            self._execution.finish("failed", error=failure.error())
-            return
-        finish_acted(self._execution, dumps(self._result(reading, calls, responses)).decode())
+            execution.finish("failed", error=failure.error())
+        except CallsWait as wait:
+            execution.wait(dumps(answered.wire()).decode(), wait.until)
+        else:
+            self._responses = batched.spread(responses)
+            finish_acted(execution, dumps(self._result(answered, self._responses)).decode())
 
     def _end_mismatched(self, reading: Reading) -> None:
         """The answer is not what was asked for: the caller's policy decides, and no tool runs from it."""
@@ -378,6 +414,13 @@ class _Operation:
     def _is_native(self) -> bool:
         return bool(self._answering.native_tools)
 
+    def _batch_of(self, answered: _Answered) -> Batch:
+        """How the calls are made: an answer may have them follow each other, and never the reverse."""
+        contract, batch = self._answering.contract, self._params.batch
+        if not answered.read or contract is None or not contract.wants_one_by_one(answered.value):
+            return batch
+        return replace(batch, strategy="sequential")
+
     def _requested(self, reading: Reading | None) -> list[ActionCall]:
         """The tool calls that the answer asks for; none unless actions are on."""
         if self._params.skip_validation or not self._params.actions:
@@ -392,14 +435,37 @@ class _Operation:
             return []
         return [proposed(request) for request in contract.action_requests(reading.value) or ()]
 
-    def _result(
-        self, reading: Reading | None, calls: Sequence[ActionCall], responses: Sequence[Mapping[str, Any]]
-    ) -> Any:
+    def _result(self, answered: _Answered, responses: Sequence[Mapping[str, Any]]) -> Any:
         contract = self._answering.contract
-        if reading is not None and contract is not None:
-            return contract.result(reading.value, responses)
-        requests = [{"function": call.function, "arguments": call.raw_arguments} for call in calls]
-        return enrich(storable(self._machine.text), responses, action_requests=requests)
+        if answered.read and contract is not None:
+            return contract.result(answered.value, responses)
+        requests = [{"function": call.function, "arguments": call.raw_arguments} for call in answered.calls]
+        return enrich(storable(answered.text), responses, action_requests=requests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """What the action phase needs to know of the answer; a run that waits keeps it."""
+
+    text: str
+    value: Any
+    read: bool
+    """Whether the value was read from the text, and is what the result is made of."""
+    calls: Sequence[ActionCall]
+
+    def wire(self) -> dict[str, Any]:
+        """As JSON has it."""
+        calls = [[call.function, call.raw_arguments, call.provider_call_id] for call in self.calls]
+        return {"text": storable(self.text), "value": self.value, "read": self.read, "calls": calls}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> _Answered:
+        """What `wire` gave."""
+        calls = [
+            proposed({"function": function, "arguments": arguments}, provider_call_id=id)
+            for function, arguments, id in stored["calls"]
+        ]
+        return cls(stored["text"], stored["value"], stored["read"], calls)
 
 
 _ENDS_THE_RUN = frozenset({faults.ABORTED.code, faults.DEADLINE.code})

@@ -10,6 +10,7 @@ from app.core.events.base import Event
 from app.core.events.run import RunStarted
 from app.core.record import EventEntry
 from app.ports.storage import BranchState, RunRecord
+from app.services.earlier import Earlier
 from app.services.entries import entry_of
 from app.services.execution import Execution
 
@@ -31,6 +32,9 @@ class Plan:
         for event in self.stream_events:
             out.append(entry_of(event, len(out) + 1, ts, 0, 1, 0))
         return out
+
+    go_on: Callable[[Execution, Any, Earlier], Awaitable[None]] | None = None
+    """Carries a run on that waited, from what it left; None for kinds of runs that never wait."""
 
     async def start(self, execution: Execution) -> None:
         """Perform a run that had to queue: its first events are recorded now."""

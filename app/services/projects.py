@@ -39,7 +39,7 @@ class Projects:
         return await self._store.get(project_id)
 
     async def change(self, who: Principal, project_id: UUID, changes: Mapping[str, Any]) -> Project:
-        """Set `name` and `lifecycle`. Raises NotFound, Forbidden, Conflict."""
+        """Set fields of the project. Raises NotFound, Forbidden, Conflict."""
         _check_reach(who, project_id)
         if not who.administers(project_id):
             who.need(Scope.ADMIN, Scope.OPERATOR)

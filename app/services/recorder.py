@@ -154,7 +154,7 @@ class RunLog:
         self._touch(self, self.feed.watchers > 0)
 
     def end(self, run: RunRecord) -> None:
-        """Have the run ended, together with everything appended so far; nothing may follow."""
+        """Have the run ended, or left waiting, with everything appended so far; nothing may follow."""
         run.last_seq = self._seq
         self._end = run
         self._touch(self, True)
@@ -294,9 +294,10 @@ class Recorder:
                 failure = RecordRejected(result.rejected[flush.run_id])
             if failure is None:
                 self.entries += len(flush.entries)
-                self.ends += flush.end is not None
+                self.ends += flush.ends
+                # A run that waits may go on in another process.
                 run_log.feed.publish(flush.entries, ended=flush.end is not None)
-                self._tell(run_log.run, flush.entries, ended=flush.end is not None)
+                self._tell(run_log.run, flush.entries, ended=flush.ends)
             else:
                 log.error("run stopped", run_id=str(flush.run_id), why=repr(failure))
                 run_log.fail(failure)

@@ -54,7 +54,7 @@ class Repairer:
         for tried in range(MAX_REPAIRS):
             if not can_be_mended(reading):
                 break
-            asked = _Asked(reading, contract, self.opened + tried, validate)
+            asked = _Asked(reading, contract, tried, validate)
             finish, mended = await self._ask(execution, asked, budget, deadline_ms)
             if mended is None:
                 return reading, finish
@@ -84,11 +84,13 @@ class Repairer:
             faults_of(what.reading),
             what.contract.request,
             enforced=self.asking.native_schema,
+            tried=what.tried,
         )
         mended: list[Reading] = []
 
         def open_model(opening: Open) -> tuple[str, ModelStream]:
-            asked = Opening(self.endpoint, prompt, stream_index=what.stream_index, attempt=opening.attempt)
+            nth = self.opened + what.tried
+            asked = Opening(self.endpoint, prompt, stream_index=nth, attempt=opening.attempt)
             return self.provider.adapter_id, self.provider.open(asked)
 
         def answered() -> None:
@@ -112,8 +114,8 @@ class _Asked:
     reading: Reading
     """What is to be mended."""
     contract: AnswerContract
-    stream_index: int
-    """Which stream of the run on the parse model it is."""
+    tried: int
+    """Repairs before it."""
     validate: bool
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -17,12 +17,15 @@ from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
+from app.services.earlier import Earlier
 from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
 from app.services.follow import Follower
 from app.services.plan import Plan, Planner
+
+T = TypeVar("T")
 
 STALE_TRIES = 20
 """How often a run is prepared anew because its branch changed meanwhile."""
@@ -143,18 +146,32 @@ class Runs:
             return await self._store.no_branch_state(project_id)
         return await self._store.branch_state(project_id, branch_id)
 
-    async def resume(self, execution: Execution) -> Plan:
-        """Prepare a stored run that has got its branch; what is out of reach for a while is waited for.
-
-        Raises what planning raises.
-        """
+    async def take_up(self, execution: Execution) -> None:
+        """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
         run = execution.run
+        plan = await self._patiently(execution, lambda: self._prepared(run))
+        if run.resume is None or plan.go_on is None:
+            await plan.start(execution)
+            return
+        earlier = await self._patiently(execution, lambda: self._earlier(execution))
+        await plan.go_on(execution, from_json(run.resume), earlier)
+
+    async def _prepared(self, run: RunRecord) -> Plan:
         planner = self._planners[run.kind]
-        request = planner.read(from_json(run.request))
+        branch = await self._state(run.project_id, run.branch_id)
+        return await planner.plan(run, branch, planner.read(from_json(run.request)))
+
+    async def _earlier(self, execution: Execution) -> Earlier:
+        run_id = execution.run.id
+        calls, approvals = await self._store.calls_of(run_id), await self._store.settled_approvals(run_id)
+        execution.calls = [call.id for call in calls]
+        return Earlier(calls, approvals)
+
+    async def _patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
+        """What `work` gives; what is out of reach for a while is waited for."""
         for last in (*(False,) * RESUME_TRIES, True):
             try:
-                branch = await self._state(run.project_id, run.branch_id)
-                return await planner.plan(run, branch, request)
+                return await work()
             except Unavailable:
                 if last or execution.stop.source is not None:
                     raise

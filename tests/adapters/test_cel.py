@@ -168,3 +168,25 @@ async def test_the_worst_that_may_be_stored_is_soon_over(text: str) -> None:
 async def test_a_value_that_took_too_long_is_none() -> None:
     with pytest.raises(ExpressionFailed, match="longer than 0 ms"):
         await Cel(limit_s=0).evaluate("attempt", {"attempt": 7})
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("function == 'add'", True),
+        ("function=='function'", False),
+        ("arguments.function == 'inner'", True),
+        ("'function' in arguments && function.startsWith('a')", True),
+        ("[function].exists(x, x == function)", True),
+    ],
+)
+async def test_a_name_that_the_language_reserves_can_be_a_variable(expression: str, value: bool) -> None:
+    variables = {"function": "add", "arguments": {"function": "inner"}}
+    assert Cel().fault(expression, variables) is None
+    assert await Cel().evaluate(expression, variables) is value
+
+
+def test_a_reserved_name_that_is_no_variable_is_told_by_its_own_name() -> None:
+    told = Cel().fault("function == 'add'", ["arguments"])
+    assert told is not None
+    assert "'function'" in told

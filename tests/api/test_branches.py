@@ -53,8 +53,6 @@ async def test_an_empty_body_makes_a_branch_of_defaults(api: Api) -> None:
         ),
         ({"lifecycle": {"fallbacks": ["local", "nobody"]}}, "unknown_model", ["/lifecycle/fallbacks/1"]),
         ({"tools": ["add", "subtract"]}, "unknown_tool", ["/tools/1"]),
-        ({"gate": {"rules": []}}, "unsupported_option", ["/gate"]),
-        ({"permissions": {}, "hooks": []}, "unsupported_option", ["/permissions", "/hooks"]),
         ({"nmae": "x"}, "invalid_request", ["/nmae"]),
         ({"name": ""}, "invalid_request", ["/name"]),
         ({"name": 5}, "invalid_request", ["/name"]),
@@ -74,10 +72,6 @@ async def test_what_cannot_be_made_is_refused_with_pointers(
     found = [error["pointer"] for error in problem["errors"]]
     assert found == (pointers or ["/lifecycle/timeout/total_ms", "/lifecycle/timeout/a~1b"]), problem
     assert (await api.client.get("/v1/branches")).json()["data"] == []
-
-
-async def test_options_of_later_versions_may_be_null(api: Api) -> None:
-    await api.branch(permissions=None, gate=None, hooks=None)
 
 
 async def test_a_change_touches_what_it_names(api: Api) -> None:

@@ -1,4 +1,4 @@
-"""Models and tools over HTTP, and what a model's name resolves to."""
+"""Models over HTTP, and what a model's name resolves to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.core.errors import Unavailable, UnknownModel
 from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
 from app.services.models import REMEMBERED_MS, AddressRule, OperatorModels
-from tests.support.api import ADD, Api, serving
+from tests.support.api import Api, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -184,27 +184,3 @@ async def test_an_endpoint_may_move_or_be_away() -> None:
     assert models.resolve("nobody") is None
     with pytest.raises(TypeError):
         models.add("other", lambda: None)
-
-
-async def test_tools_are_listed_and_read(api: Api) -> None:
-    shown = {
-        "object": "tool",
-        "name": "add",
-        "kind": "python",
-        "description": ADD.description,
-        "parameters": ADD.parameters,
-        "strict": False,
-        "idempotent": False,
-    }
-    assert (await api.client.get("/v1/tools")).json() == {"data": [shown], "has_more": False, "next": None}
-    assert (await api.client.get("/v1/tools/add")).json() == shown
-    assert (await api.client.get("/v1/tools/subtract")).status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/v1/tools"), ("PUT", "/v1/tools/x"), ("DELETE", "/v1/tools/add")]
-)
-async def test_tools_are_not_made_over_http_yet(api: Api, method: str, path: str) -> None:
-    answer = await api.client.request(method, path, json={})
-    assert (answer.status_code, answer.json()["code"]) == (422, "unsupported_option")
-    assert "BRANCHLINE_TOOL_MODULES" in answer.json()["detail"]

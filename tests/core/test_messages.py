@@ -23,6 +23,7 @@ from app.core.messages import (
 EXAMPLES: list[Content] = [
     SystemContent("You add."),
     InstructionContent("hi", {"g": 1}, [2], ("https://x/a.png",), {"type": "object"}),
+    InstructionContent("hi", image_detail="low", begins=True, provided={"shelf": [1]}),
     InstructionContent(),
     AssistantContent("hello", {"x": None}, "because", (ModelToolCall("c1", "add", {"a": 1}),)),
     AssistantContent(""),
@@ -56,8 +57,9 @@ def test_the_link_is_stored_with_the_response_alone() -> None:
 
 def test_the_role_follows_from_the_kind() -> None:
     assert set(ROLES) == set(MessageKind)
-    assert [Message(UUID(int=0), content).role for content in EXAMPLES[:4]] == [
+    assert [Message(UUID(int=0), content).role for content in EXAMPLES[:5]] == [
         "system",
+        "user",
         "user",
         "user",
         "assistant",

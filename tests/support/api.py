@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,6 +16,8 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from app.adapters.ambient import SystemClock, Uuid7Ids
+from app.adapters.cel import Cel
+from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
@@ -23,6 +25,7 @@ from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
+from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks
 from app.api.application import build_app
 from app.api.deps import Edge, Services
@@ -30,10 +33,13 @@ from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
+from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
+from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from tests.support.ambient import FakeClock
 from tests.support.postgres import PostgresServer
@@ -65,17 +71,6 @@ class NamedProvider:
     def open(self, opening: Opening) -> AbstractAsyncContextManager[Any]:
         """See the port."""
         raise AssertionError("no test here calls a model")
-
-
-class FixedTools:
-    """The same tools for every project."""
-
-    def __init__(self, specs: Iterable[ToolSpec]) -> None:
-        self._specs = {spec.name: spec for spec in specs}
-
-    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
-        """See the port."""
-        return self._specs
 
 
 @dataclass
@@ -139,15 +134,22 @@ async def serving(
     keys = Keys(PostgresKeys(database, ids), clock, pepper="pepper-of-the-tests")
     operator_models = OperatorModels()
     operator_models.add("local", ModelEndpoint("local", "scripted", "tiny", "http://127.0.0.1:1"))
+    exposed = {"MODEL_KEY": "the value of the variable"} if exposed is None else exposed
     models = Models(
         PostgresModels(database, ids),
         clock,
         providers={name: NamedProvider(name) for name in ("scripted", "openai")},
         operator=operator_models,
         addresses=addresses or AddressRule(),
-        exposed={"MODEL_KEY": "the value of the variable"} if exposed is None else exposed,
+        exposed=exposed,
     )
-    tools = FixedTools([ADD])
+    tools = Tools(
+        PostgresTools(database, ids),
+        clock,
+        python={ADD.name: ADD},
+        addresses=addresses or AddressRule(),
+        exposed=exposed,
+    )
     services = Services(
         ids=ids,
         gatekeeper=Gatekeeper(
@@ -162,6 +164,8 @@ async def serving(
         models=models,
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
+        approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
+        choices=Choices(Cel(), {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
     )
@@ -176,7 +180,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), unused, unused, unused, unused, unused, unused, unused)
+    services = Services(Uuid7Ids(), *(unused,) * 8)
     return build_app(services).openapi()
 
 

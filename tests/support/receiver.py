@@ -20,6 +20,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     after: asyncio.Event | None = None
     """What the answer waits for."""
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -96,4 +97,4 @@ class Receiver:
                 await reply.after.wait()
         finally:
             self.open -= 1
-        return web.Response(status=reply.status, headers=reply.headers)
+        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, Final
+
+from app.adapters.tools.python import Tool
+
+TEXT: Final = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 RELEASE = threading.Event()
 """Lets `stuck` go; set at the end of a test that used it."""
@@ -49,4 +53,30 @@ def echo(value: Any) -> Any:
     return value
 
 
-TOOLS = [add, nothing, refuse, note, later, forever, echo]
+def flaky(key: str, failures: int) -> int:
+    """Fail so often for a key, and then tell how often that was."""
+    CALLS.append(key)
+    tries = CALLS.count(key)
+    if tries <= failures:
+        raise ConnectionError(f"try {tries}")
+    return tries
+
+
+async def slow_at_first(key: str) -> str:
+    """Never end at the first call for a key."""
+    CALLS.append(key)
+    if CALLS.count(key) == 1:
+        await asyncio.Event().wait()
+    return "in time"
+
+
+def _louder(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"text": arguments["text"].upper()}
+
+
+TOOLS = [
+    *(add, nothing, refuse, note, later, forever, echo, flaky),
+    Tool("steady", flaky, idempotent=True),
+    Tool("slow_at_first", slow_at_first, idempotent=True),
+    Tool("shout", lambda text: CALLS.append(text), parameters=TEXT, preprocessor=_louder),
+]

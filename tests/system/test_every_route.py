@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 OPERATOR = "the operator's key of the tests"
 DOCUMENT = openapi_document()
-NOBODYS = {"/problems/{code}", "/v1/tools/{name}"}
+NOBODYS = {"/problems/{code}"}
 """Addresses that hold the same for every project."""
 
 OWNED = [
@@ -35,15 +35,17 @@ BODIES: dict[str, Any] = {
     "operate": {"instruction": "go"},
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
+    "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
+    "decide_function_call": {"decision": "approve"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
 }
 
 TABLES = (
-    *("projects", "api_keys", "models", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries"),
+    *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals"),
 )
 
 
@@ -82,9 +84,13 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         hook = {"url": "http://127.0.0.1:9/", "event_types": ["RUN_COMPLETED"]}
         endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
+        assert (await service.http.put("/v1/tools/m", json=BODIES["put_tool"])).status_code == 201
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
+        asking = await service.branch(gate={"default": "escalate"})
+        waiting = {"requests": {"function": "nothing", "arguments": {}}}
+        assert (await service.http.post(f"/v1/branches/{asking}/act", json=waiting)).status_code == 202
         calls = await service.get("/v1/function-calls")
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]
@@ -130,10 +136,10 @@ async def test_what_belongs_to_another_project_does_not_exist(
     answer = await neighbours.http.request(
         method, path.format(**neighbours.owned), json=body if body or method == "GET" else {}
     )
-    if (method, path) == ("PUT", "/v1/models/{name}"):
-        # It is a model of their own that they have made.
+    if method == "PUT" and path in ("/v1/models/{name}", "/v1/tools/{name}"):
+        # It is one of their own that they have made.
         assert answer.status_code == 201
-        assert (await neighbours.http.delete("/v1/models/m")).status_code == 204
+        assert (await neighbours.http.delete(path.format(name="m"))).status_code == 204
     else:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
     assert await neighbours.state() == before

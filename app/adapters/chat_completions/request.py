@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from app.adapters.chat_completions.profile import HEADER_VALUE, Profile
@@ -43,12 +44,7 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     prompt = opening.prompt
     body: dict[str, Any] = {**profile.extra_body, **prompt.options}
     body["model"] = opening.endpoint.model
-    body["messages"] = [_message(message) for message in prompt.messages]
-    if opening.continue_from:
-        body["messages"].append({"role": "assistant", "content": opening.continue_from})
-        if opening.continue_prompt is not None or not profile.prefill:
-            told = opening.continue_prompt or CONTINUE
-            body["messages"].append({"role": "user", "content": told})
+    body.pop("messages", None)
     body["stream"] = True
     if profile.include_usage:
         body["stream_options"] = {"include_usage": True}
@@ -66,14 +62,35 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
         ]
     if prompt.response_schema is not None and not opening.continue_from:
         body["response_format"] = {"type": "json_schema", "json_schema": _schema(prompt, profile)}
-    return json_text.dumps(body)
+    # Put together as bytes: what was said in earlier turns is there already.
+    messages = b",".join([message.rendered(_rendered) for message in _messages(opening, profile)])
+    return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], messages)
+
+
+def _messages(opening: Opening, profile: Profile) -> Sequence[PromptMessage]:
+    said = opening.prompt.messages
+    if not opening.continue_from:
+        return said
+    unfinished = PromptMessage("assistant", opening.continue_from)
+    if opening.continue_prompt is None and profile.prefill:
+        return [*said, unfinished]
+    return [*said, unfinished, PromptMessage("user", opening.continue_prompt or CONTINUE)]
+
+
+def _rendered(message: PromptMessage) -> bytes:
+    # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
+    return memoryview(json_text.dumps(_message(message))).tobytes()
 
 
 def _message(message: PromptMessage) -> dict[str, Any]:
     out: dict[str, Any] = {"role": message.role, "content": json_text.storable(message.text)}
     if message.images:
         parts: list[dict[str, Any]] = [{"type": "text", "text": out["content"]}] if message.text else []
-        out["content"] = parts + [{"type": "image_url", "image_url": {"url": url}} for url in message.images]
+        # Not every server knows the member, and auto is what its absence means.
+        detail = {} if message.image_detail == "auto" else {"detail": message.image_detail}
+        out["content"] = parts + [
+            {"type": "image_url", "image_url": {"url": url, **detail}} for url in message.images
+        ]
     if message.tool_call_id is not None:
         out["tool_call_id"] = message.tool_call_id
     if message.tool_calls:

@@ -14,10 +14,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db import conversation, replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import branches, events, runs, token_blocks
 from app.core.errors import BranchBusy, NotFound, PreconditionFailed
+from app.core.governance.governance import POLICIES
 from app.core.metadata import merged_metadata
 from app.ports.ambient import IdSource
 from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidMessage, Slice
@@ -32,8 +34,11 @@ class PostgresBranches:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[Branch](ids, "branch", name_of=lambda branch: branch.id, state_of=_state)
 
-    async def create(self, project_id: UUID, new: NewBranch, once: Once | None = None) -> Branch:
+    async def create(
+        self, project_id: UUID, new: NewBranch, once: Once | None = None, *, by: UUID | None = None
+    ) -> Branch:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
@@ -47,12 +52,14 @@ class PostgresBranches:
                     "parse_model": new.parse_model,
                     "tools": new.tools,
                     "lifecycle": _or_null(new.lifecycle),
+                    **{name: _or_null(getattr(new, name)) for name in POLICIES},
                     "metadata": dict(new.metadata),
                     "next_position": 0 if new.system is None else 1,
                 },
             )
             if new.system is not None:
                 await conversation.set_system(connection, self._ids.new(), made, new.system, position=0)
+            await self._note(connection, None, made, by)
             await replies.keep(connection, project_id, once, made)
         return made
 
@@ -75,7 +82,13 @@ class PostgresBranches:
             return _branch(await _row(connection, project_id, branch_id))
 
     async def change(
-        self, project_id: UUID, branch_id: UUID, changes: Mapping[str, Any], *, if_match: int | None
+        self,
+        project_id: UUID,
+        branch_id: UUID,
+        changes: Mapping[str, Any],
+        *,
+        if_match: int | None,
+        by: UUID | None = None,
     ) -> Branch:
         """See the port."""
         async with self._database.writing() as connection:
@@ -83,15 +96,18 @@ class PostgresBranches:
             if not changes:
                 return _branch(row)
             values = dict(changes)
-            if "lifecycle" in values:
-                values["lifecycle"] = _or_null(values["lifecycle"])
+            for name in ("lifecycle", *POLICIES):
+                if name in values:
+                    values[name] = _or_null(values[name])
             if "metadata" in values:
                 values["metadata"] = merged_metadata(row.metadata, values["metadata"])
             if "system" in values:
                 values["next_position"] = await conversation.change_system(
                     connection, self._ids.new(), _branch(row), row.next_position, values["system"]
                 )
-            return _branch(await _update(connection, branch_id, values))
+            made = _branch(await _update(connection, branch_id, values))
+            await self._note(connection, _branch(row), made, by)
+        return made
 
     async def delete(self, project_id: UUID, branch_id: UUID, *, if_match: int | None) -> None:
         """See the port."""
@@ -112,6 +128,7 @@ class PostgresBranches:
         at_message: UUID | None,
         name: str | None,
         once: Once | None = None,
+        by: UUID | None = None,
     ) -> Branch:
         """See the port."""
         async with self._database.writing() as connection:
@@ -128,6 +145,7 @@ class PostgresBranches:
                     "parse_model": parent.parse_model,
                     "tools": parent.tools,
                     "lifecycle": _or_null(parent.lifecycle),
+                    **{column: _or_null(getattr(parent, column)) for column in POLICIES},
                     "metadata": parent.metadata,
                     "next_position": max((m.position for m in kept), default=-1) + 1,
                     "parent_id": branch_id,
@@ -135,8 +153,17 @@ class PostgresBranches:
                 },
             )
             await conversation.copy(connection, kept, branch_id, made, self._ids)
+            await self._note(connection, None, made, by)
             await replies.keep(connection, project_id, once, made)
         return made
+
+    async def _note(
+        self, connection: AsyncConnection, before: Branch | None, after: Branch, by: UUID | None
+    ) -> None:
+        """Into the audit log, if it is about governance."""
+        was = dict.fromkeys(POLICIES) if before is None else _state(before)
+        if _state(after) != was:
+            await self._audit.note(connection, "govern", after.project_id, before, after, by=by)
 
     async def append(
         self, project_id: UUID, branch_id: UUID, said: Sequence[SaidMessage], once: Once | None = None
@@ -163,6 +190,11 @@ class PostgresBranches:
 def _branch(row: Any) -> Branch:
     values = row._mapping
     return Branch(**{name: values[name] for name in Branch.__slots__})
+
+
+def _state(branch: Branch) -> dict[str, Any]:
+    """What the audit log tells of it."""
+    return {name: getattr(branch, name) for name in POLICIES}
 
 
 def _or_null(value: Any) -> Any:

@@ -8,29 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from app.core.record import Entry, EventEntry, TokenBlock, pack, unpack
-from app.ports.storage import RunRecord, StoredMessage
+from app.ports.storage import RunRecord
 
 RUN_COLUMNS = (
     "id, project_id, branch_id, kind, status, request, created_at, context, key_id, request_id, traceparent, "
     "epoch, cancel_requested_at, expires_at, result, error, validation, finish_reason, finish_reason_raw, "
-    "partial_text, model, usage, attempts, fallback_index, last_seq, started_at, ended_at"
+    "partial_text, model, usage, attempts, fallback_index, last_seq, started_at, ended_at, resume, wake_at"
 )
-
-MESSAGE_COLUMNS = (
-    "m.id, m.branch_id, m.position, m.kind, m.sender, m.recipient, m.content, m.run_id, m.action_request_id, "
-    "a.id AS action_response_id, m.created_at"
-)
-"""Of `messages m LEFT JOIN messages a ON a.action_request_id = m.id`."""
 
 
 def run_record(row: Any) -> RunRecord:
     """A row of RUN_COLUMNS."""
     return RunRecord(**dict(row))
-
-
-def stored_message(row: Any) -> StoredMessage:
-    """A row of MESSAGE_COLUMNS."""
-    return StoredMessage(**dict(row))
 
 
 def transposed(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db import approvals
 from app.adapters.db.columns import RUN_COLUMNS, entry_columns, run_record, transposed
 from app.ports.storage import CallEnd, Flush, FlushResult, NewCall, NewMessage, RunRecord
 
@@ -80,18 +81,18 @@ called AS (
     INSERT INTO function_calls (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function,
                                 action_request_id, arguments, raw_arguments, arguments_digest,
                                 provider_call_id, created_at, started_at, status, duration, response, error,
-                                retryable, ended_at)
+                                retryable, ended_at, gate)
     SELECT c.id, c.project_id, c.run_id, c.branch_id, c.call_id, c.attempt, c.batch, c.index, c.function,
            c.action_request_id, c.arguments::json, c.raw_arguments::json, c.arguments_digest,
            c.provider_call_id, c.created_at, c.started_at, c.status, c.duration, c.response::json,
-           c.error::json, c.retryable, c.ended_at
+           c.error::json, c.retryable, c.ended_at, c.gate::json
     FROM unnest($47::uuid[], $48::uuid[], $49::uuid[], $50::uuid[], $51::uuid[], $52::smallint[], $53::int[],
                 $54::int[], $55::text[], $56::uuid[], $57::text[], $58::text[], $59::text[], $60::text[],
                 $61::timestamptz[], $62::timestamptz[], $63::text[], $64::float8[], $65::text[], $66::text[],
-                $67::bool[], $68::timestamptz[])
+                $67::bool[], $68::timestamptz[], $77::text[])
         AS c (id, project_id, run_id, branch_id, call_id, attempt, batch, index, function, action_request_id,
               arguments, raw_arguments, arguments_digest, provider_call_id, created_at, started_at, status,
-              duration, response, error, retryable, ended_at)
+              duration, response, error, retryable, ended_at, gate)
     JOIN fence f ON f.id = c.run_id
 ),
 answered AS (
@@ -158,13 +159,15 @@ def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
                 end = ends.pop(row.id, None)
                 place = (row.id, f.project_id, f.run_id, f.branch_id)
                 state = _CALL_END(end) if end is not None else (row.status, *(None,) * 5)
-                calls.append((*place, *_CALL(row), now, row.started_at, *state))
+                calls.append((*place, *_CALL(row), now, row.started_at, *state, row.gate))
         call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ends.items()]
+    *call_columns, gates = transposed(calls, 23)
     return [
         *transposed(messages, 10),
         *transposed([_RUN_END(f.end) for f in flushes if f.end is not None], 15),
-        *transposed(calls, 22),
+        *call_columns,
         *transposed(call_ends, 8),
+        gates,
     ]
 
 
@@ -182,17 +185,20 @@ async def write(
         kept = await connection.fetch(LOG_ONLY, *log)
         return FlushResult(lost=_missing(flushes, kept))
     everything = [*log, *_row_columns(flushes, now)]
-    branches = [f.branch_id for f in flushes if f.end and f.branch_id]
-    if not branches:
+    frees = any(f.ends and f.branch_id for f in flushes)
+    waits = any(map(approvals.waits, flushes))
+    if not frees and not waits:
         kept = await connection.fetch(FULL, *everything)
         return FlushResult(lost=_missing(flushes, kept))
     async with connection.transaction():
         kept = await connection.fetch(FULL, *everything)
         lost = _missing(flushes, kept)
+        if waits:
+            await approvals.write(connection, flushes, lost, now)
         # A second statement, because a unique index is checked row by row: in one, the next run could be
         # started before the old one has ended.
-        freed = [f.branch_id for f in flushes if f.end and f.branch_id and f.run_id not in lost]
-        rows = await connection.fetch(HAND_OVER, freed, owner, lease, now)
+        freed = [f.branch_id for f in flushes if f.ends and f.branch_id and f.run_id not in lost]
+        rows = await connection.fetch(HAND_OVER, freed, owner, lease, now) if freed else []
     started: list[RunRecord] = [run_record(row) for row in rows]
     return FlushResult(lost=lost, started=started)
 
@@ -221,7 +227,9 @@ async def outcome(
     """
     last = await connection.fetch(_LAST, [f.run_id for f in flushes], [f.epoch for f in flushes])
     reached = {row["id"]: row["seq"] for row in last}
-    firsts = {f.run_id: next((r.id for r in f.rows if not isinstance(r, CallEnd)), None) for f in flushes}
+    firsts = {
+        f.run_id: next((r.id for r in f.rows if isinstance(r, NewMessage | NewCall)), None) for f in flushes
+    }
     found = {row["id"] for row in await connection.fetch(_ROWS, [id for id in firsts.values() if id])}
     # A flush of ends of calls alone is not looked for: written twice it changes nothing.
     written = {
@@ -229,7 +237,7 @@ async def outcome(
         for f in flushes
         if (reached.get(f.run_id, -1) >= f.entries[-1].last_seq if f.entries else firsts[f.run_id] in found)
     }
-    freed = [f.branch_id for f in flushes if f.end and f.branch_id and f.run_id in written]
+    freed = [f.branch_id for f in flushes if f.ends and f.branch_id and f.run_id in written]
     held = await connection.fetch(_HELD, freed, owner, [f.run_id for f in flushes]) if freed else []
     return written, [run_record(row) for row in held]
 

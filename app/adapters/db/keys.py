@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import api_keys, projects
@@ -26,6 +26,7 @@ class PostgresKeys:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[ApiKey](ids, "key", name_of=lambda key: key.id, state_of=_state)
 
     async def any(self) -> bool:
         """See the port."""
@@ -38,6 +39,14 @@ class PostgresKeys:
         async with self._database.reading() as connection:
             found = sa.select(*_COLUMNS).where(api_keys.c.digest == digest)
             row = (await connection.execute(found)).one_or_none()
+        return None if row is None else _key(row)
+
+    async def get(self, key_id: UUID) -> ApiKey | None:
+        """See the port."""
+        async with self._database.reading() as connection:
+            row = (
+                await connection.execute(sa.select(*_COLUMNS).where(api_keys.c.id == key_id))
+            ).one_or_none()
         return None if row is None else _key(row)
 
     async def create(
@@ -60,7 +69,7 @@ class PostgresKeys:
                 expires_at=new.expires_at,
             )
             made = _key((await connection.execute(statement.returning(*_COLUMNS))).one())
-            await self._note(connection, "key.create", made, by=by, before=None)
+            await self._audit.note(connection, "create", project_id, None, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
 
@@ -87,22 +96,8 @@ class PostgresKeys:
                 return before
             changed = sa.update(api_keys).where(ours).values(revoked_at=sa.func.now())
             made = _key((await connection.execute(changed.returning(*_COLUMNS))).one())
-            await self._note(connection, "key.revoke", made, by=by, before=before)
+            await self._audit.note(connection, "revoke", project_id, before, made, by=by)
         return made
-
-    async def _note(
-        self, connection: AsyncConnection, action: str, key: ApiKey, *, by: UUID | None, before: ApiKey | None
-    ) -> None:
-        await audit.note(
-            connection,
-            self._ids.new(),
-            project_id=key.project_id,
-            by=by,
-            action=action,
-            subject=f"key:{key.id}",
-            before=None if before is None else _state(before),
-            after=_state(key),
-        )
 
 
 def _key(row: Any) -> ApiKey:

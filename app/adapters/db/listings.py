@@ -1,8 +1,8 @@
-"""Pages of runs and function calls, newest first unless asked otherwise; off the hot path."""
+"""Pages of runs, function calls and changes, newest first unless asked otherwise; off the hot path."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,15 +10,25 @@ import sqlalchemy as sa
 
 from app.adapters.db.columns import RUN_COLUMNS
 from app.adapters.db.session import Database
-from app.adapters.db.tables import function_calls, messages, runs
+from app.adapters.db.tables import (
+    api_keys,
+    audit_log,
+    branches,
+    function_calls,
+    messages,
+    projects,
+    runs,
+)
 from app.core.errors import NotFound
+from app.core.governance.decision import KeyFacts
 from app.ports.catalog import Page, Slice
+from app.ports.listings import AuditRecord, Caller
 from app.ports.storage import CallRecord, RunRecord
 
 _RUN_NAMES = RUN_COLUMNS.split(", ")
-_RUN_JSON = frozenset({"request", "context", "result", "error", "validation", "usage"})
+_RUN_JSON = frozenset({"request", "context", "result", "error", "validation", "usage", "resume"})
 _CALL_NAMES = tuple(name for name in CallRecord.__slots__ if name != "action_response_id")
-_CALL_JSON = frozenset({"arguments", "raw_arguments", "response", "error"})
+_CALL_JSON = frozenset({"arguments", "raw_arguments", "response", "error", "gate"})
 
 
 def _columns(table: sa.Table, names: Sequence[str], as_text: frozenset[str]) -> list[Any]:
@@ -63,6 +73,28 @@ class PostgresListings:
         rows = await self._rows(_sliced(_CALLS, function_calls, project_id, filters, part))
         return Page([CallRecord(**dict(row)) for row in rows[: part.limit]], len(rows) > part.limit)
 
+    async def callers(self, project_id: UUID, run_ids: Collection[UUID]) -> Mapping[UUID, Caller]:
+        """See the port."""
+        where = runs.join(projects, projects.c.id == runs.c.project_id)
+        where = where.outerjoin(branches, branches.c.id == runs.c.branch_id)
+        where = where.outerjoin(api_keys, api_keys.c.id == runs.c.key_id)
+        chosen = sa.select(
+            runs.c.id,
+            projects.c.name.label("project"),
+            branches.c.name.label("branch"),
+            branches.c.metadata,
+            api_keys.c.id.label("key_id"),
+            api_keys.c.name.label("key_name"),
+            api_keys.c.scopes,
+        ).select_from(where)
+        rows = await self._rows(chosen.where(runs.c.project_id == project_id, runs.c.id.in_(list(run_ids))))
+        return {row["id"]: _caller(row) for row in rows}
+
+    async def audit(self, project_id: UUID, filters: Mapping[str, Any], part: Slice) -> Page[AuditRecord]:
+        """See the port."""
+        rows = await self._rows(_sliced(sa.select(audit_log), audit_log, project_id, filters, part))
+        return Page([AuditRecord(**dict(row)) for row in rows[: part.limit]], len(rows) > part.limit)
+
     async def call(self, project_id: UUID, id: UUID) -> CallRecord:
         """See the port."""
         rows = await self._rows(
@@ -71,6 +103,11 @@ class PostgresListings:
         if not rows:
             raise NotFound("There is no such function call in this project.")
         return CallRecord(**dict(rows[0]))
+
+
+def _caller(row: sa.RowMapping) -> Caller:
+    key = row["key_id"] and KeyFacts(row["key_id"], row["key_name"], row["scopes"])
+    return Caller(row["project"], row["branch"], row["metadata"] or {}, key)
 
 
 def _sliced(

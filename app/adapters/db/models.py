@@ -11,7 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.session import Database
 from app.adapters.db.tables import models
 from app.core.errors import Conflict, FieldError, NotFound
@@ -27,6 +28,7 @@ class PostgresModels:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[StoredModel](ids, "model", name_of=_name, state_of=_state)
 
     async def all(self, project_id: UUID) -> Sequence[StoredModel]:
         """See the port."""
@@ -58,7 +60,7 @@ class PostgresModels:
                     errors=[FieldError("/name", words, "name_taken")],
                 )
             made = _model(row)
-            await self._note(connection, project_id, "model.create", by, None, made)
+            await self._audit.note(connection, "create", project_id, None, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
 
@@ -73,7 +75,7 @@ class PostgresModels:
             row = (await connection.execute(statement.returning(models))).one_or_none()
             if row is not None:
                 made = _model(row)
-                await self._note(connection, project_id, "model.create", by, None, made)
+                await self._audit.note(connection, "create", project_id, None, made, by=by)
                 return made, True
             before = await _one(connection, project_id, spec.name, lock=True)
             if before is None:
@@ -81,7 +83,7 @@ class PostgresModels:
             changed = sa.update(models).where(models.c.id == before.id)
             changed = changed.values(**said, updated_at=sa.func.now())
             made = _model((await connection.execute(changed.returning(models))).one())
-            await self._note(connection, project_id, "model.replace", by, before, made)
+            await self._audit.note(connection, "replace", project_id, before, made, by=by)
         return made, False
 
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
@@ -91,29 +93,7 @@ class PostgresModels:
             if before is None:
                 raise NotFound("There is no model of this name in this project.")
             await connection.execute(sa.delete(models).where(models.c.id == before.id))
-            await self._note(connection, project_id, "model.delete", by, before, None)
-
-    async def _note(
-        self,
-        connection: AsyncConnection,
-        project_id: UUID,
-        action: str,
-        by: UUID | None,
-        before: StoredModel | None,
-        after: StoredModel | None,
-    ) -> None:
-        named = before or after
-        assert named is not None
-        await audit.note(
-            connection,
-            self._ids.new(),
-            project_id=project_id,
-            by=by,
-            action=action,
-            subject=f"model:{named.spec.name}",
-            before=None if before is None else asdict(before.spec),
-            after=None if after is None else asdict(after.spec),
-        )
+            await self._audit.note(connection, "delete", project_id, before, None, by=by)
 
 
 async def _one(
@@ -128,6 +108,14 @@ def _model(row: Any) -> StoredModel:
     values = row._mapping
     spec = ModelSpec(**{name: values[name] for name in _SAID})
     return StoredModel(spec, values["id"], values["created_at"], values["updated_at"])
+
+
+def _name(model: StoredModel) -> str:
+    return model.spec.name
+
+
+def _state(model: StoredModel) -> dict[str, Any]:
+    return asdict(model.spec)
 
 
 def _values(spec: ModelSpec) -> dict[str, Any]:

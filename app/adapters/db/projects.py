@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import projects
@@ -25,6 +26,7 @@ class PostgresProjects:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[Project](ids, "project", name_of=lambda project: project.id, state_of=_state)
 
     async def create(
         self,
@@ -42,7 +44,7 @@ class PostgresProjects:
             made = await self._insert(connection, name, lifecycle)
             if made is None:
                 raise _name_taken(name)
-            await self._note(connection, "project.create", made, by=by, before=None)
+            await self._audit.note(connection, "create", made.id, None, made, by=by)
             if once_in is not None:
                 await replies.keep(connection, once_in, once, made)
         return made
@@ -97,41 +99,20 @@ class PostgresProjects:
             taken = sa.select(projects.c.id).where(projects.c.name == name, projects.c.id != project_id)
             if (await connection.execute(taken)).first():
                 raise _name_taken(name)
-            values = {"name": name}
-            if "lifecycle" in changes:
-                values["lifecycle"] = _or_null(changes["lifecycle"])
+            values = {column: _or_null(value) for column, value in changes.items()} | {"name": name}
             changed = sa.update(projects).where(ours).values(**values, updated_at=sa.func.now())
             made = _project((await connection.execute(changed.returning(projects))).one())
-            await self._note(connection, "project.update", made, by=by, before=_project(row))
+            await self._audit.note(connection, "update", project_id, _project(row), made, by=by)
         return made
-
-    async def _note(
-        self,
-        connection: AsyncConnection,
-        action: str,
-        project: Project,
-        *,
-        by: UUID | None,
-        before: Project | None,
-    ) -> None:
-        await audit.note(
-            connection,
-            self._ids.new(),
-            project_id=project.id,
-            by=by,
-            action=action,
-            subject=f"project:{project.id}",
-            before=None if before is None else _state(before),
-            after=_state(project),
-        )
 
 
 def _project(row: Any) -> Project:
-    return Project(**row._mapping)
+    return Project(**{name: row._mapping[name] for name in Project.__slots__})
 
 
 def _state(project: Project) -> dict[str, Any]:
-    return {"name": project.name, "lifecycle": project.lifecycle}
+    told = ("name", "lifecycle", "gate", "permissions", "hooks", "self_approval")
+    return {name: getattr(project, name) for name in told}
 
 
 def _or_null(value: Any) -> Any:

@@ -8,19 +8,15 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-from pydantic_core import from_json
 
 from app.adapters.db import accept as accepting
+from app.adapters.db import approvals as approving
 from app.adapters.db import flush as flushing
-from app.adapters.db.columns import (
-    MESSAGE_COLUMNS,
-    RUN_COLUMNS,
-    event_entry,
-    run_record,
-    stored_message,
-    token_block,
-)
+from app.adapters.db import leases as holding
+from app.adapters.db.branch_states import state_without_branch, states_of
+from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
+from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
 from app.core.record import MAX_BLOCK, Entry, EventEntry
@@ -28,7 +24,9 @@ from app.ports.ambient import Clock
 from app.ports.storage import (
     Acceptance,
     Accepted,
+    ApprovalRecord,
     BranchState,
+    CallRecord,
     Claimed,
     Flush,
     FlushResult,
@@ -36,15 +34,6 @@ from app.ports.storage import (
     OpenCall,
     RunRecord,
 )
-
-_BRANCHES = """
-SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle,
-       p.lifecycle AS project_lifecycle, b.version, b.next_position
-FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid[])"""
-
-_MESSAGES = f"""
-SELECT {MESSAGE_COLUMNS} FROM messages m LEFT JOIN messages a ON a.action_request_id = m.id
-WHERE m.branch_id = ANY($1::uuid[]) AND m.kind <> 'system' ORDER BY m.branch_id, m.position"""
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -60,49 +49,6 @@ SELECT * FROM (
         ORDER BY seq LIMIT $3
     ) AS rows
 ) AS counted WHERE before IS NULL OR before <= $3 + {MAX_BLOCK} ORDER BY seq"""
-
-_RENEW = """
-UPDATE runs r SET lease_until = now() + $3::interval
-FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
-WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
-RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
-
-_CLAIM = f"""
-WITH due AS (
-    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
-    FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
-FROM due WHERE r.id = due.id
-RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
-
-# A queued run on a free branch means that its hand-over was lost with a process.
-_UNSTUCK = f"""
-WITH locked AS MATERIALIZED (
-    SELECT b.id FROM branches b WHERE b.id IN (
-        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
-            SELECT 1 FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')))
-    LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
-),
-next AS (
-    SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
-    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
-)
-UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
-       started_at = $4
-FROM next WHERE r.id = next.id AND r.status = 'queued'
-RETURNING {", ".join("r." + name for name in RUN_COLUMNS.split(", "))}"""
-
-_EXPIRE = """
-WITH late AS (
-    SELECT id FROM runs WHERE status = 'queued' AND expires_at < $1 LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
-),
-ended AS (
-    UPDATE runs r SET status = 'expired', ended_at = $1, last_seq = r.last_seq + 1
-    FROM late WHERE r.id = late.id RETURNING r.id, r.last_seq
-)
-INSERT INTO events (run_id, ts, seq, type, meta)
-SELECT id, $2, last_seq, $3, $4::json FROM ended RETURNING run_id"""
 
 _LAST_SEQ = """
 SELECT u.id, GREATEST(
@@ -120,12 +66,18 @@ def told(refusal: asyncpg.PostgresError) -> str:
 class PostgresRuns:
     """`ports.storage.RunStore`."""
 
-    def __init__(self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock) -> None:
-        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`."""
+    def __init__(
+        self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock, history_bytes: int = 0
+    ) -> None:
+        """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`.
+
+        Of the conversations that were read last, about `history_bytes` are kept in memory.
+        """
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
         self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._histories = Histories(history_bytes)
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
@@ -212,46 +164,13 @@ class PostgresRuns:
         return await self._states.submit((project_id, branch_id))
 
     async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
-        ids = list({branch for _, branch in keys})
         async with self._read.use() as connection:
-            # Messages first: a run that ends in between makes the state stale, never a stale one look fresh.
-            said = await connection.fetch(_MESSAGES, ids)
-            rows = await connection.fetch(_BRANCHES, ids)
-        messages: dict[UUID, list[Any]] = {}
-        for row in said:
-            messages.setdefault(row["branch_id"], []).append(row)
-        found = {row["id"]: row for row in rows}
-        out: list[BranchState | BaseException] = []
-        for project_id, branch_id in keys:
-            row = found.get(branch_id)
-            if row is None or row["project_id"] != project_id:
-                out.append(NotFound("There is no such branch in this project."))
-                continue
-            values = dict(row)
-            for name in ("tools", "lifecycle", "project_lifecycle"):
-                values[name] = None if values[name] is None else from_json(values[name])
-            history = [stored_message(m) for m in messages.get(branch_id, ())]
-            out.append(BranchState(**values, messages=history))
-        return out
+            return await states_of(connection, self._histories, keys)
 
     async def no_branch_state(self, project_id: UUID) -> BranchState:
         """See the port."""
         async with self._rest.use() as connection:
-            found = await connection.fetchval("SELECT lifecycle FROM projects WHERE id = $1", project_id)
-        lifecycle = None if found is None else from_json(found)
-        return BranchState(
-            id=None,
-            project_id=project_id,
-            system=None,
-            chat_model=None,
-            parse_model=None,
-            tools=False,
-            lifecycle=None,
-            project_lifecycle=lifecycle,
-            version=0,
-            next_position=0,
-            messages=(),
-        )
+            return await state_without_branch(connection, project_id)
 
     async def require_branch(self, project_id: UUID, branch_id: UUID) -> None:
         """See the port."""
@@ -317,52 +236,55 @@ class PostgresRuns:
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """See the port."""
         async with self._rest.use() as connection:
-            rows = await connection.fetch(_RENEW, list(leases), list(leases.values()), self._lease)
-        kept = {row["id"] for row in rows}
-        return (
-            [row["id"] for row in rows if row["cancelled"]],
-            [run_id for run_id in leases if run_id not in kept],
-        )
+            return await holding.renew(connection, leases, self._lease)
 
     async def claim(self, limit: int) -> Claimed:
         """See the port."""
         async with self._rest.use() as connection:
-            orphans = await connection.fetch(_CLAIM, self._owner, self._lease, limit)
-            waiting = await connection.fetch(_UNSTUCK, self._owner, self._lease, limit, self._now())
-            if not orphans and not waiting:
-                return Claimed()
-            ids = [row["id"] for row in (*orphans, *waiting)]
-            last = {row["id"]: row["last_seq"] for row in await connection.fetch(_LAST_SEQ, ids)}
-        claimed = Claimed([run_record(row) for row in orphans], [run_record(row) for row in waiting])
-        for record in (*claimed.orphans, *claimed.started):
-            record.last_seq = last[record.id]
+            claimed = await holding.claim(
+                connection, limit, owner=self._owner, lease=self._lease, now=self._now()
+            )
+            held = [*claimed.orphans, *claimed.started, *claimed.woken]
+            if held:
+                rows = await connection.fetch(_LAST_SEQ, [record.id for record in held])
+                last = {row["id"]: row["last_seq"] for row in rows}
+                for record in held:
+                    record.last_seq = last[record.id]
         return claimed
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """See the port."""
         async with self._rest.use() as connection:
-            await connection.execute(
-                "UPDATE runs r SET status = 'queued', owner = NULL, lease_until = NULL, started_at = NULL "
-                "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) WHERE r.id = w.id AND r.epoch = w.epoch",
-                [run.id for run in runs],
-                [run.epoch for run in runs],
-            )
+            await holding.give_back(connection, runs)
 
     async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
         """See the port."""
         async with self._rest.use() as connection:
-            rows = await connection.fetch(_EXPIRE, at, expired.ts, expired.code, expired.meta)
-        return [row["run_id"] for row in rows]
+            return await holding.expire(connection, at=at, expired=expired)
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """See the port."""
         async with self._rest.use() as connection:
             rows = await connection.fetch(
-                "SELECT id, call_id, function, arguments, provider_call_id, action_request_id, started_at "
-                "FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
+                "SELECT id, status, call_id, function, arguments, provider_call_id, action_request_id, "
+                "started_at FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
                 run_id,
             )
         return [OpenCall(**dict(row)) for row in rows]
+
+    async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            return await approving.calls_of(connection, run_id)
+
+    async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
+        """See the port."""
+
+        async def work(connection: asyncpg.Connection[Any]) -> Sequence[ApprovalRecord]:
+            async with connection.transaction():
+                return await approving.settled(connection, run_id, at=self._now())
+
+        return await self._rest.run(work)
 
     async def request_cancel(
         self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry
@@ -382,9 +304,10 @@ class PostgresRuns:
                 if record.ended:
                     raise RunEnded(f"The run has already ended: it is {record.status}.")
                 if record.status != "queued":
+                    # A waiting run is taken up, to be ended by whoever takes it.
                     await connection.execute(
-                        "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2) "
-                        "WHERE id = $1",
+                        "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2), "
+                        "ready_at = CASE WHEN status = 'waiting' THEN $2 END WHERE id = $1",
                         run_id,
                         at,
                     )

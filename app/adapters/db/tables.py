@@ -5,6 +5,7 @@ Constraints that only Postgres cares about (checks, partial indexes) are told in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,12 +32,18 @@ def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
     return Column(name, sa.Text, nullable=null, **kw)
 
 
+def _policies() -> Iterator[Column[Any]]:
+    return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
+
+
 projects = Table(
     "projects",
     metadata,
     _id(),
     _text("name", null=False, unique=True),
     Column("lifecycle", JSONB),
+    *_policies(),
+    Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
 )
@@ -72,6 +79,23 @@ models = Table(
     sa.UniqueConstraint("project_id", "name"),
 )
 
+tools = Table(
+    "tools",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    _text("kind", null=False),
+    _text("description", null=False),
+    Column("parameters", JSON, nullable=False),
+    Column("strict", sa.Boolean, nullable=False),
+    Column("idempotent", sa.Boolean, nullable=False),
+    Column("settings", JSON, nullable=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
 branches = Table(
     "branches",
     metadata,
@@ -83,6 +107,7 @@ branches = Table(
     _text("parse_model"),
     Column("tools", JSONB, nullable=False, server_default="true"),
     Column("lifecycle", JSONB),
+    *_policies(),
     Column("metadata", JSONB, nullable=False, server_default="{}"),
     Column("version", sa.Integer, nullable=False, server_default="1"),
     Column("next_position", sa.Integer, nullable=False, server_default="0"),
@@ -124,6 +149,9 @@ runs = Table(
     _stamp("created_at"),
     _stamp("started_at", null=True),
     _stamp("ended_at", null=True),
+    Column("resume", JSON),
+    _stamp("wake_at", null=True),
+    _stamp("ready_at", null=True),
 )
 
 messages = Table(
@@ -165,11 +193,40 @@ function_calls = Table(
     Column("response", JSON),
     Column("error", JSON),
     Column("retryable", sa.Boolean),
+    Column("gate", JSON),
     _stamp("created_at"),
     _stamp("started_at", null=True),
     _stamp("ended_at", null=True),
     sa.UniqueConstraint("run_id", "batch", "index", "attempt"),
     sa.UniqueConstraint("call_id", "attempt"),
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    _id(),
+    _project(),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column(
+        "function_call_id",
+        sa.Uuid,
+        ForeignKey("function_calls.id", ondelete="CASCADE"),
+        nullable=False,
+        unique=True,
+    ),
+    _text("function", null=False),
+    Column("arguments", JSON, nullable=False),
+    _text("arguments_digest", null=False),
+    _text("asked_by", null=False),
+    _text("reason"),
+    _text("status", null=False),
+    Column("edited", JSON),
+    _text("edited_digest"),
+    _text("comment"),
+    Column("decided_by", sa.Uuid),
+    _stamp("decided_at", null=True),
+    _stamp("created_at"),
+    _stamp("expires_at"),
 )
 
 events = Table(
@@ -268,4 +325,5 @@ audit_log = Table(
     _text("subject", null=False),
     _text("digest_before"),
     _text("digest_after"),
+    Column("detail", JSON),
 )

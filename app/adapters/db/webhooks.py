@@ -10,7 +10,8 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import audit, replies
+from app.adapters.db import replies
+from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import projects
@@ -41,6 +42,13 @@ class PostgresWebhooks:
     def __init__(self, database: Database, ids: IdSource) -> None:
         self._database = database
         self._ids = ids
+        self._audit = Audit[Endpoint](ids, "webhook_endpoint", name_of=_name, state_of=_told)
+        self._redrives = Audit[Delivery](
+            ids,
+            "webhook_delivery",
+            name_of=lambda delivery: f"{delivery.endpoint_id}:{delivery.run_id}",
+            state_of=lambda delivery: {"status": delivery.status},
+        )
 
     async def create(
         self, project_id: UUID, new: NewEndpoint, secret: str, *, by: UUID | None, once: Once | None = None
@@ -66,7 +74,7 @@ class PostgresWebhooks:
                 **_state(new.active),
             )
             made = _endpoint((await connection.execute(statement.returning(*_COLUMNS))).one())
-            await self._note(connection, "create", None, made, by=by)
+            await self._audit.note(connection, "create", project_id, None, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
 
@@ -95,7 +103,7 @@ class PostgresWebhooks:
             if not values:
                 return before
             made = await _changed(connection, endpoint_id, values)
-            await self._note(connection, "update", before, made, by=by)
+            await self._audit.note(connection, "update", project_id, before, made, by=by)
         return made
 
     async def rotate(
@@ -111,7 +119,7 @@ class PostgresWebhooks:
                 "previous_until": sa.func.now() + OVERLAP,
             }
             made = await _changed(connection, endpoint_id, values)
-            await self._note(connection, "rotate_secret", before, made, by=by)
+            await self._audit.note(connection, "rotate_secret", project_id, before, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
 
@@ -121,7 +129,7 @@ class PostgresWebhooks:
             before = await _one(connection, project_id, endpoint_id, lock=True)
             await connection.execute(sa.delete(endpoints).where(endpoints.c.id == endpoint_id))
             await connection.execute(sa.delete(deliveries).where(deliveries.c.endpoint_id == endpoint_id))
-            await self._note(connection, "delete", before, None, by=by)
+            await self._audit.note(connection, "delete", project_id, before, None, by=by)
 
     async def deliveries(
         self, project_id: UUID, endpoint_id: UUID, status: str | None, part: Slice
@@ -155,45 +163,14 @@ class PostgresWebhooks:
                 raise NotFound("There is no such delivery of this endpoint.")
             if row.status == "done":
                 raise Conflict("Everything of this run has been delivered; there is nothing to redrive.")
-            made = _delivery(row[:-1])
+            before = made = _delivery(row[:-1])
             if not row[-1]:  # else it is being tried at this moment
                 fresh = {"status": "pending", "failures": 0, "next_at": sa.func.now(), "ended_at": None}
                 changed = sa.update(deliveries).where(this).values(fresh).returning(*_DELIVERY)
                 made = _delivery((await connection.execute(changed)).one())
-            await audit.note(
-                connection,
-                self._ids.new(),
-                project_id=project_id,
-                by=by,
-                action="webhook_delivery.redrive",
-                subject=f"webhook_delivery:{endpoint_id}:{run_id}",
-                before={"status": row.status},
-                after={"status": made.status},
-            )
+            await self._redrives.note(connection, "redrive", project_id, before, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
-
-    async def _note(
-        self,
-        connection: AsyncConnection,
-        action: str,
-        before: Endpoint | None,
-        after: Endpoint | None,
-        *,
-        by: UUID | None,
-    ) -> None:
-        named = before or after
-        assert named is not None
-        await audit.note(
-            connection,
-            self._ids.new(),
-            project_id=named.project_id,
-            by=by,
-            action=f"webhook_endpoint.{action}",
-            subject=f"webhook_endpoint:{named.id}",
-            before=None if before is None else _told(before),
-            after=None if after is None else _told(after),
-        )
 
 
 async def forget_deliveries(connection: AsyncConnection) -> int:
@@ -238,6 +215,10 @@ def _endpoint(row: Any) -> Endpoint:
 
 def _delivery(row: Any) -> Delivery:
     return Delivery(*row)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return str(endpoint.id)
 
 
 def _told(endpoint: Endpoint) -> dict[str, Any]:

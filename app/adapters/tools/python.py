@@ -7,7 +7,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -107,26 +107,42 @@ class PythonTools:
         """Every tool by name, in the order of declaration."""
         return {name: entry.spec for name, entry in self._registered.items()}
 
+    async def prepare(self, spec: ToolSpec, invocation: Invocation) -> Invocation:
+        """See the port: what the tool's preprocessor makes of the arguments."""
+        entry = self._entry(spec)
+        tool = entry.tool
+        if tool.preprocessor is None:
+            return invocation
+        arguments = copy.deepcopy(dict(invocation.arguments))
+        work = partial(tool.preprocessor, arguments, **tool.preprocessor_kwargs)
+        try:
+            prepared = entry.validated(await self._run(tool, work))
+        except ToolFailure:
+            raise
+        except Exception as failure:
+            raise ToolFailure(type(failure).__name__, str(failure)) from failure
+        return replace(invocation, arguments=prepared)
+
     async def call(self, spec: ToolSpec, invocation: Invocation) -> Any:
-        """Run the tool and return what it returned, as it is.
+        """Run the tool and return what it returned, as it is; its arguments are prepared already.
 
         Raises `ToolFailure` for arguments that do not fit, and otherwise what the tool raises. A cancelled
         call of a plain function is left at once; the function itself cannot be stopped and runs on unheard.
         """
-        entry = self._registered.get(spec.name)
-        if entry is None:
-            raise ToolFailure("TOOL_NOT_FOUND", f"no Python tool {spec.name!r} is loaded in this process")
+        entry = self._entry(spec)
         tool = entry.tool
         # The record keeps what was asked for, whatever a tool does to the objects it is given.
         arguments = entry.validated(copy.deepcopy(dict(invocation.arguments)))
-        if tool.preprocessor is not None:
-            arguments = entry.validated(
-                await self._run(tool, partial(tool.preprocessor, arguments, **tool.preprocessor_kwargs))
-            )
         result = await self._run(tool, partial(tool.func, **entry.converted(arguments)))
         if tool.postprocessor is not None:
             result = await self._run(tool, partial(tool.postprocessor, result, **tool.postprocessor_kwargs))
         return result
+
+    def _entry(self, spec: ToolSpec) -> _Registered:
+        entry = self._registered.get(spec.name)
+        if entry is None:
+            raise ToolFailure("TOOL_NOT_FOUND", f"no Python tool {spec.name!r} is loaded in this process")
+        return entry
 
     def close(self) -> None:
         """Let the threads end."""
@@ -165,6 +181,7 @@ def _registered(tool: Tool) -> _Registered:
         parameters=arguments.parameters,
         strict=tool.strict,
         idempotent=tool.idempotent,
+        prepares=tool.preprocessor is not None,
     )
     return _Registered(tool, spec, arguments)
 

@@ -1,57 +1,76 @@
-"""Tools that models can call. This version has those of the server's own Python modules, read-only."""
+"""Tools that models and clients can call."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import re
+from typing import Annotated
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from app.api.bodies import json_body
 from app.api.deps import Admin, Reader, Serving
-from app.api.documented import answers, problems
+from app.api.documented import answers
+from app.api.once import AskedOnce
 from app.api.replies import reply
-from app.api.schemas.catalog import ToolList, ToolView, tool_view, whole
-from app.core.errors import NotFound, UnsupportedOption
+from app.api.schemas.catalog import whole
+from app.api.schemas.tools import NAME, CreateTool, ReplaceTool, ToolList, ToolView, tool_view
+from app.core.errors import Conflict, FieldError, Invalid, KeyReused, NotFound, UnsupportedOption
+from app.core.json_schema import InvalidSchema
 
 router = APIRouter(prefix="/v1/tools", tags=["tools"])
 
 
 @router.get("", responses=answers(200, ToolList))
 async def list_tools(who: Reader, services: Serving) -> Response:
-    """List the tools of the project."""
-    offered = await services.tools.tools(who.project_id)
-    return reply(whole([tool_view(spec) for spec in offered.values()]))
+    """List the tools of the project: those of the server first, then its own by name."""
+    return reply(whole([tool_view(tool) for tool in await services.tools.list(who)]))
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=answers(201, ToolView, Conflict, UnsupportedOption, InvalidSchema, KeyReused),
+)
+async def create_tool(
+    who: Admin, services: Serving, asked: AskedOnce, body: Annotated[CreateTool, json_body(CreateTool)]
+) -> Response:
+    """Register a tool."""
+    made = await services.tools.create(who, body.spec(body.name), asked.once(who, 201, tool_view))
+    return reply(tool_view(made), 201, {"Location": f"/v1/tools/{made.spec.name}"})
 
 
 @router.get("/{name}", responses=answers(200, ToolView, NotFound))
 async def get_tool(name: str, who: Reader, services: Serving) -> Response:
     """Read a tool."""
-    spec = (await services.tools.tools(who.project_id)).get(name)
-    if spec is None:
-        raise NotFound("There is no tool of this name in this project.")
-    return reply(tool_view(spec))
+    return reply(tool_view(await services.tools.get(who, name)))
 
 
-@router.post("", status_code=422, responses=problems(UnsupportedOption))
-async def create_tool(who: Admin) -> Response:
-    """Say that tools are not made over HTTP yet."""
-    _refuse()
+@router.put(
+    "/{name}",
+    responses=answers(200, ToolView, Conflict, UnsupportedOption, InvalidSchema, says="Replaced")
+    | answers(201, ToolView, says="Registered"),
+)
+async def put_tool(
+    name: str, who: Admin, services: Serving, body: Annotated[ReplaceTool, json_body(ReplaceTool)]
+) -> Response:
+    """Register a tool, or replace the one of this name."""
+    _check_name(name, body.name)
+    made, new = await services.tools.put(who, body.spec(name))
+    return reply(tool_view(made), 201 if new else 200)
 
 
-@router.put("/{name}", status_code=422, responses=problems(UnsupportedOption))
-async def put_tool(name: str, who: Admin) -> Response:
-    """Say that tools are not made over HTTP yet."""
-    _refuse()
+@router.delete("/{name}", status_code=204, responses=answers(204, None, NotFound, Conflict))
+async def delete_tool(name: str, who: Admin, services: Serving) -> Response:
+    """Remove a tool of the project; running runs keep it."""
+    await services.tools.delete(who, name)
+    return Response(status_code=204)
 
 
-@router.delete("/{name}", status_code=422, responses=problems(UnsupportedOption))
-async def delete_tool(name: str, who: Admin) -> Response:
-    """Say that tools are not removed over HTTP yet."""
-    _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise UnsupportedOption(
-        "This version has Python tools only: name their modules in BRANCHLINE_TOOL_MODULES. "
-        "The kinds http, mcp and client are not offered yet."
-    )
+def _check_name(name: str, said: str | None) -> None:
+    if not re.fullmatch(NAME, name):
+        words = f"a name has to match {NAME}"
+        raise Invalid(f"The tool cannot be registered: {words}.", errors=[FieldError("", words)])
+    if said is not None and said != name:
+        words = "it is not the name in the address"
+        raise Invalid(f"The tool cannot be registered: {words}.", errors=[FieldError("/name", words)])

@@ -13,7 +13,8 @@ from pydantic_core import PydanticCustomError
 from app.api.bodies import Body
 from app.api.paging import PageQuery
 from app.api.replies import exact, instant
-from app.api.schemas.common import Instant, NotOffered, PageView, View
+from app.api.schemas.common import Instant, PageView, View
+from app.api.schemas.policies import PolicySettings, policies_view
 from app.core import json_text
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import Branch, BranchFilter, NewBranch
@@ -33,7 +34,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class BranchSettings(Body):
+class BranchSettings(PolicySettings):
     """The settings of a branch."""
 
     name: Name | None = None
@@ -49,9 +50,6 @@ class BranchSettings(Body):
     )
     lifecycle: LifecycleBody | None = Field(None, description="For runs on this branch; replaced as a whole.")
     metadata: dict[str, Any] | None = Field(None, description="Yours; branches are found by it.")
-    permissions: NotOffered = None
-    gate: NotOffered = None
-    hooks: NotOffered = None
 
 
 class CreateBranch(BranchSettings):
@@ -69,6 +67,7 @@ class CreateBranch(BranchSettings):
             tools=True if self.tools is None else self.tools,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
             metadata=self.metadata or {},
+            **self.policies(),
         )
 
 
@@ -81,8 +80,7 @@ class ChangeBranch(BranchSettings):
 
     def changes(self) -> dict[str, Any]:
         """Column by column, only what was sent."""
-        refused = {"permissions", "gate", "hooks"}
-        out = {name: getattr(self, name) for name in self.model_fields_set - refused}
+        out = {name: getattr(self, name) for name in self.model_fields_set} | self.policies()
         if self.lifecycle is not None:
             out["lifecycle"] = self.lifecycle.level()
         if "tools" in out and self.tools is None:
@@ -115,6 +113,9 @@ class BranchView(View):
                     "object": "branch",
                     "parse_model": None,
                     "lifecycle": None,
+                    "gate": None,
+                    "permissions": {"deny": {"*": ["*/etc/*"]}},
+                    "hooks": None,
                     "version": 1,
                     "parent_id": None,
                     "forked_at": None,
@@ -133,6 +134,9 @@ class BranchView(View):
     parse_model: str | None
     tools: bool | list[str]
     lifecycle: dict[str, Any] | None
+    gate: dict[str, Any] | None = Field(description="As it was set, beside the project's.")
+    permissions: dict[str, Any] | None = Field(description="As they were set, beside the project's.")
+    hooks: list[dict[str, Any]] | None = Field(description="As they were set, beside the project's.")
     metadata: dict[str, Any]
     version: int = Field(description="Grows with every change by a client; also the ETag.")
     parent_id: UUID | None = Field(description="The branch that this one is a fork of.")
@@ -156,6 +160,7 @@ def branch_view(branch: Branch) -> dict[str, Any]:
         "parse_model": branch.parse_model,
         "tools": branch.tools,
         "lifecycle": exact(branch.lifecycle),
+        **policies_view(branch),
         "metadata": exact(branch.metadata),
         "version": branch.version,
         "parent_id": branch.parent_id,

@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.api.replies import exact
 from app.api.schemas.common import View
 from app.core.events.base import Event, camel
 from app.core.events.structured import ALIASES
-from app.ports.tool import ToolSpec
 
 
 class HealthView(View):
@@ -88,55 +86,6 @@ def event_type_view(kind: type[Event]) -> dict[str, Any]:
             for member in fields(declared)
             if member.default is MISSING or member.init
         ],
-    }
-
-
-class ToolView(View):
-    """A tool that models can call."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "object": "tool",
-                    "name": "add",
-                    "kind": "python",
-                    "description": "Add two numbers.",
-                    "parameters": {"type": "object", "properties": {}, "required": []},
-                    "strict": False,
-                    "idempotent": True,
-                }
-            ]
-        }
-    )
-
-    object: Literal["tool"]
-    name: str
-    kind: Literal["python", "http", "mcp", "client"]
-    description: str
-    parameters: dict[str, Any] = Field(description="JSON Schema of the arguments.")
-    strict: bool = Field(description="Whether the arguments must be exactly the schema's properties.")
-    idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
-
-
-class ToolList(View):
-    """Every tool of the project."""
-
-    data: list[ToolView]
-    has_more: Literal[False]
-    next: None
-
-
-def tool_view(spec: ToolSpec) -> dict[str, Any]:
-    """A tool as `ToolView` says."""
-    return {
-        "object": "tool",
-        "name": spec.name,
-        "kind": spec.kind,
-        "description": spec.description,
-        "parameters": exact(spec.parameters),
-        "strict": spec.strict,
-        "idempotent": spec.idempotent,
     }
 
 

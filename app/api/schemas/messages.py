@@ -163,7 +163,8 @@ class MessageView(View):
     recipient: str | None
     content: dict[str, Any] = Field(
         description="system `{text}`; instruction `{instruction, guidance, context, images, "
-        "response_format}`; assistant_response `{text, value, reasoning, tool_calls}`; "
+        "response_format}`, and where they say something `image_detail`, `begins`, `provided`; "
+        "assistant_response `{text, value, reasoning, tool_calls}`; "
         "action_request `{function, arguments, "
         "action_response_id}`; action_response `{function, arguments, output, action_request_id, error}`."
     )

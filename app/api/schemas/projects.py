@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import Instant, PageView, View
+from app.api.schemas.policies import PolicySettings, policies_view
 from app.core.access import Scope
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import ApiKey, Project
@@ -32,22 +33,28 @@ class CreateProject(Body):
         return None if self.lifecycle is None else self.lifecycle.level()
 
 
-class ChangeProject(Body):
-    """What is to change: absent members stay, a null `lifecycle` clears it."""
+class ChangeProject(PolicySettings):
+    """What is to change: absent members stay, null clears."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "store"}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "store", "permissions": {"deny": {"shell": ["*"]}}}]}
+    )
 
     name: Name = "-"
     lifecycle: LifecycleBody | None = None
+    self_approval: bool = Field(
+        False, description="Whether a key may decide waiting calls of runs that it has started itself."
+    )
 
     def changes(self) -> dict[str, Any]:
         """Column by column, only what was sent."""
         out: dict[str, Any] = {}
-        if "name" in self.model_fields_set:
-            out["name"] = self.name
+        for name in ("name", "self_approval"):
+            if name in self.model_fields_set:
+                out[name] = getattr(self, name)
         if "lifecycle" in self.model_fields_set:
             out["lifecycle"] = None if self.lifecycle is None else self.lifecycle.level()
-        return out
+        return out | self.policies()
 
 
 class ProjectView(View):
@@ -61,6 +68,10 @@ class ProjectView(View):
                     "object": "project",
                     "name": "shop",
                     "lifecycle": None,
+                    "gate": {"rules": [{"when": "function == 'shell'", "effect": "escalate"}]},
+                    "permissions": None,
+                    "hooks": None,
+                    "self_approval": False,
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
                 }
@@ -72,6 +83,10 @@ class ProjectView(View):
     object: Literal["project"]
     name: str
     lifecycle: dict[str, Any] | None
+    gate: dict[str, Any] | None
+    permissions: dict[str, Any] | None
+    hooks: list[dict[str, Any]] | None
+    self_approval: bool = Field(description="Whether a key may decide calls of its own runs.")
     created_at: datetime
     updated_at: datetime
 
@@ -87,6 +102,8 @@ def project_view(project: Project) -> dict[str, Any]:
         "object": "project",
         "name": project.name,
         "lifecycle": exact(project.lifecycle),
+        **policies_view(project),
+        "self_approval": project.self_approval,
         "created_at": instant(project.created_at),
         "updated_at": instant(project.updated_at),
     }

@@ -174,7 +174,9 @@ class FunctionCallView(View):
     provider_call_id: str | None = Field(description="The model's own id of the call.")
     status: CallStatus
     execution: ExecutionView
-    gate: dict[str, Any] | None
+    gate: dict[str, Any] | None = Field(
+        description="What was decided about it, and on whose word; null when nobody objected."
+    )
     action_request_id: UUID
     action_response_id: UUID | None
     created_at: datetime

@@ -14,19 +14,20 @@ class Phase(StrEnum):
     """What is to be done next."""
 
     AUTHORIZING = "authorizing"
-    """Ask permissions and gates."""
+    """Ask gates and permissions."""
+    WAITING = "waiting"
+    """Wait for a person, for as long as that takes: the question is stored, and nothing else is held."""
     RECORDING_INTENT = "recording_intent"
     """Commit the request message and a `processing` function call, before anything can take effect."""
     PRE_HOOKS = "pre_hooks"
+    """Ask the hooks that may stop the call."""
     REVALIDATING = "revalidating"
     """Check the arguments again, and authorize again if they have changed."""
     INVOKING = "invoking"
-    POST_HOOKS = "post_hooks"
-    """Tell the hooks of a success; none can change it."""
-    ERROR_HOOKS = "error_hooks"
-    """Tell the hooks of a failure; none can change it."""
     RECORDING = "recording"
     """Commit the end: function call, response message and events together."""
+    TELLING = "telling"
+    """Tell the hooks of a success or a failure; none can change what is recorded."""
     DONE = "done"
 
 
@@ -35,31 +36,39 @@ class Passed:
     """The phase did what it was for, and nothing speaks against going on."""
 
 
-Outcome = Passed | Succeeded | Failed | Denied | Cancelled | Lost
+@dataclass(frozen=True, slots=True)
+class Escalated:
+    """A person has to decide."""
+
+
+Outcome = Passed | Escalated | Succeeded | Failed | Denied | Cancelled | Lost
 
 TRANSITIONS: Final[Mapping[tuple[Phase, type[Outcome]], Phase]] = {
     (Phase.AUTHORIZING, Passed): Phase.RECORDING_INTENT,
-    (Phase.AUTHORIZING, Failed): Phase.ERROR_HOOKS,
+    (Phase.AUTHORIZING, Escalated): Phase.WAITING,
+    (Phase.AUTHORIZING, Failed): Phase.RECORDING,
     (Phase.AUTHORIZING, Denied): Phase.RECORDING,
     (Phase.AUTHORIZING, Cancelled): Phase.RECORDING,
+    (Phase.WAITING, Passed): Phase.RECORDING_INTENT,
+    (Phase.WAITING, Failed): Phase.RECORDING,
+    (Phase.WAITING, Denied): Phase.RECORDING,
+    (Phase.WAITING, Cancelled): Phase.RECORDING,
     (Phase.RECORDING_INTENT, Passed): Phase.PRE_HOOKS,
     (Phase.RECORDING_INTENT, Cancelled): Phase.RECORDING,
     (Phase.PRE_HOOKS, Passed): Phase.REVALIDATING,
-    (Phase.PRE_HOOKS, Failed): Phase.ERROR_HOOKS,
+    (Phase.PRE_HOOKS, Failed): Phase.RECORDING,
     (Phase.PRE_HOOKS, Cancelled): Phase.RECORDING,
     (Phase.REVALIDATING, Passed): Phase.INVOKING,
-    (Phase.REVALIDATING, Failed): Phase.ERROR_HOOKS,
+    (Phase.REVALIDATING, Failed): Phase.RECORDING,
     (Phase.REVALIDATING, Denied): Phase.RECORDING,
     (Phase.REVALIDATING, Cancelled): Phase.RECORDING,
-    (Phase.INVOKING, Succeeded): Phase.POST_HOOKS,
-    (Phase.INVOKING, Failed): Phase.ERROR_HOOKS,
+    (Phase.INVOKING, Succeeded): Phase.RECORDING,
+    (Phase.INVOKING, Failed): Phase.RECORDING,
     (Phase.INVOKING, Cancelled): Phase.RECORDING,
     (Phase.INVOKING, Lost): Phase.RECORDING,
-    (Phase.POST_HOOKS, Passed): Phase.RECORDING,
-    (Phase.POST_HOOKS, Cancelled): Phase.RECORDING,
-    (Phase.ERROR_HOOKS, Passed): Phase.RECORDING,
-    (Phase.ERROR_HOOKS, Cancelled): Phase.RECORDING,
-    (Phase.RECORDING, Passed): Phase.DONE,
+    (Phase.RECORDING, Passed): Phase.TELLING,
+    (Phase.TELLING, Passed): Phase.DONE,
+    (Phase.TELLING, Cancelled): Phase.DONE,
 }
 
 

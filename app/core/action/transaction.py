@@ -6,12 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from app.core.action.normalize import ActionCall
-from app.core.action.table import TRANSITIONS, IllegalStep, Outcome, Passed, Phase
+from app.core.action.table import TRANSITIONS, Escalated, IllegalStep, Outcome, Passed, Phase
 from app.core.action.verdict import (
     DENIED_BY_GATE,
     GATE_DENIED,
     MAX_MESSAGE,
     CallStatus,
+    Cancelled,
     Denied,
     Failed,
     Lost,
@@ -30,13 +31,15 @@ class ActionTransaction:
     """The state of one call.
 
     Perform `phase`, then `advance` with how that went, until `phase` is DONE. A call that cannot run (its
-    `error` is set) begins at ERROR_HOOKS.
+    `error` is set) begins at RECORDING.
     """
 
-    def __init__(self, call: ActionCall, call_id: UUID, *, announced: bool = False) -> None:
+    def __init__(self, call: ActionCall, call_id: UUID, *, announced: bool = False, attempt: int = 1) -> None:
         """`announced`: the stream has already emitted TOOL_REQUESTED for this call."""
         self.call = call
         self.call_id = call_id
+        self.attempt = attempt
+        """Which attempt at the call this is, from 1."""
         self.phase = Phase.AUTHORIZING
         self.verdict: Verdict | None = None
         """How the call ended, from the moment that is certain."""
@@ -46,7 +49,7 @@ class ActionTransaction:
         """Whether the tool may have begun to run."""
         self._announced = announced
         if call.error is not None:
-            self.phase = Phase.ERROR_HOOKS
+            self.phase = Phase.RECORDING
             self.verdict = Failed(call.error.type, call.error.message)
 
     @classmethod
@@ -57,10 +60,43 @@ class ActionTransaction:
         made.intent_recorded = made.started = True
         return made
 
+    @classmethod
+    def waiting(cls, call: ActionCall, call_id: UUID) -> ActionTransaction:
+        """A call that was left waiting for a person."""
+        made = cls(call, call_id, announced=True)
+        made.phase = Phase.WAITING
+        return made
+
+    def again(self) -> ActionTransaction:
+        """The next attempt at a call that failed; it was authorized before."""
+        made = ActionTransaction(self.call, self.call_id, announced=True, attempt=self.attempt + 1)
+        made.phase = Phase.RECORDING_INTENT
+        return made
+
+    def refuse(self, type: str, message: str) -> None:
+        """The call cannot run after all; only before the intent is recorded."""
+        if self.intent_recorded or self.verdict is not None:
+            raise IllegalStep(f"too late to refuse the call in phase {self.phase}")
+        self.verdict, self.phase = _storable(Failed(type, message)), Phase.RECORDING
+
+    def cancel(self) -> None:
+        """The call is not wanted any more, wherever it stands; what it did stays done."""
+        if self.verdict is None:
+            self.verdict = Cancelled()
+        self.phase = Phase.RECORDING
+
+    def edited(self, call: ActionCall) -> None:
+        """Other arguments are to run than those that were asked for; only before the intent is recorded."""
+        if self.intent_recorded or self.verdict is not None:
+            raise IllegalStep(f"arguments are settled in phase {self.phase}")
+        self.call = call
+
     @property
     def status(self) -> CallStatus:
         """Where the function call stands."""
-        return CallStatus.PROCESSING if self.verdict is None else status_of(self.verdict)
+        if self.verdict is not None:
+            return status_of(self.verdict)
+        return CallStatus.PENDING if self.phase is Phase.WAITING else CallStatus.PROCESSING
 
     def advance(self, outcome: Outcome) -> None:
         """Take the outcome of the present phase. Raises `IllegalStep` for one that it cannot have."""
@@ -68,7 +104,7 @@ class ActionTransaction:
         if following is None:
             raise IllegalStep(f"{type(outcome).__name__} in phase {self.phase}")
         # What a tool did stays done: a verdict once reached is not undone by a cancellation after it.
-        if self.verdict is None and not isinstance(outcome, Passed):
+        if self.verdict is None and not isinstance(outcome, Passed | Escalated):
             self.verdict = _storable(outcome)
         self.intent_recorded = self.intent_recorded or following is Phase.PRE_HOOKS
         self.started = self.started or following is Phase.INVOKING
@@ -91,19 +127,19 @@ class ActionTransaction:
         """The event to emit before INVOKING is performed."""
         return ToolStart(self.tool_call_id, self.call.function, str(self.call_id))
 
-    def end(self, duration_ms: int = 0) -> list[Event]:
-        """The events of the end; a denied call has none here, its GATE_DENIED is the gate's."""
+    def end(self, duration_ms: int = 0, *, last: bool = True) -> list[Event]:
+        """The events of the end; a denied call has none here, its GATE_DENIED is the gate's.
+
+        `last` is false for an attempt that is followed by another: the call itself is not over.
+        """
         verdict, call_id = self._ended(), str(self.call_id)
         if isinstance(verdict, Denied):
             return []
         if isinstance(verdict, Succeeded):
             result = ToolResult(self.tool_call_id, verdict.value, duration_ms, call_id)
             return [result, ToolCompleted(self.tool_call_id, "success", call_id)]
-        fault = str(fault_of(verdict))
-        return [
-            ToolError(self.tool_call_id, fault, duration_ms, call_id),
-            ToolCompleted(self.tool_call_id, "error", call_id),
-        ]
+        error = ToolError(self.tool_call_id, str(fault_of(verdict)), duration_ms, call_id)
+        return [error, ToolCompleted(self.tool_call_id, "error", call_id)] if last else [error]
 
     def execution(self, duration_ms: float = 0) -> dict[str, Any]:
         """The function call's `execution` on the wire; its duration is in seconds."""

@@ -7,6 +7,7 @@ its first number at the head of its file.
 from app.core.events import (
     abort,
     adapter,
+    approval,
     consensus,
     continuation,
     drift,
@@ -28,6 +29,7 @@ __all__ = [
     "TextRef",
     "abort",
     "adapter",
+    "approval",
     "by_code",
     "consensus",
     "continuation",

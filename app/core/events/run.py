@@ -37,6 +37,16 @@ class ResultValidated(Event):
     errors: list[str]
 
 
+@event("RUN_WAITING", 268, per_stream=False)
+class RunWaiting(Event):
+    """Nothing more can be done until somebody decides; no process holds the run meanwhile."""
+
+    reason: str
+    """`approval`."""
+    until: str
+    """When it goes on in any case, RFC 3339."""
+
+
 @event("RUN_COMPLETED", 264, per_stream=False)
 class RunCompleted(Event):
     """The run has its result."""

@@ -46,10 +46,17 @@ def ask_for(
     `FieldConflict` and `InvalidSchema`.
     """
     offered = tuple(tools) if params.actions else ()
-    plain_text = params.response_format is None and not params.reason
+    plain_text = params.response_format is None and not params.reason and not params.fields
     if offered and plain_text and takes_tools:
         return Asking(native_tools=offered)
-    contract = contract_for(params.response_format, reason=params.reason, tools=offered)
+    contract = contract_for(
+        params.response_format,
+        reason=params.reason,
+        tools=offered,
+        actions=params.actions,
+        fields=params.fields,
+        loose=params.loose,
+    )
     if contract is None:
         return Asking()
     # Endpoints enforce objects only.

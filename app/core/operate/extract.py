@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.core.json_text import NotJson, read_mended
+from app.core.operate.other_quotes import in_json_quotes
 
 MAX_VALUES: Final = 64
 """Values that one text may hold; with more there is no telling which is meant."""
@@ -25,6 +26,7 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _JSON_FENCES: Final = frozenset({"json", "json5", "jsonc"})
+_OTHER_FENCES: Final = _JSON_FENCES | {"", "python", "py"}
 
 _OPENING = re.compile(r"[{\[]")
 # A string ends with its line at the latest: JSON strings hold no line breaks.
@@ -59,7 +61,16 @@ def trimmed(text: str) -> str:
 
 
 def extract(text: str) -> Extraction:
-    """The values of a text: those in its JSON fences if there are any, else those in its prose."""
+    """The values of a text: those in its JSON fences if there are any, else those in its prose.
+
+    A text that is one value as a whole, but for its quotes, holds that one: what looks like JSON in it may
+    stand inside a string.
+    """
+    whole = _in_other_quotes(text)
+    return Extraction((whole,), unfinished=False) if whole else _in_json(text)
+
+
+def _in_json(text: str) -> Extraction:
     fenced: list[Found] = []
     unfinished = False
     rest: list[str] = []
@@ -79,6 +90,17 @@ def extract(text: str) -> Extraction:
         found += outside.found
         unfinished = unfinished or outside.unfinished
     return Extraction(tuple(found), unfinished)
+
+
+def _in_other_quotes(text: str) -> Found | None:
+    body, corrections = trimmed(text), []
+    fence = _FENCE.match(body)
+    if fence and fence.end() == len(body) and fence["language"].lower() in _OTHER_FENCES:
+        body, corrections = trimmed(fence["body"]), ["fence"]
+    if body[:1] not in ("{", "[") or body[-1:] not in ("}", "]"):
+        return None
+    rewritten = in_json_quotes(body)
+    return rewritten and _read(rewritten[0], (*corrections, *rewritten[1]))
 
 
 def _in_fence(language: str, body: str) -> Extraction:

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from app.core.action.normalize import ActionCall, accept
 from app.core.errors import FieldError, Invalid
 from app.core.json_schema import compile_schema
 from app.core.json_text import pointer
+from app.core.operate.field_models import NamedField, check_schemas
+from app.core.operate.precedence import Levels, Source, contradicted, first_said
 from app.core.operate.request import (
     MAX_ACTIONS,
     ActionStrategy,
     ActRequest,
     CallParams,
+    FieldModel,
     HandleValidation,
     IfBusy,
     OperateRequest,
 )
+from app.core.operate.response_fields import schema_of_fields
 from app.core.operate.unsupported import ACT, OPERATE, refuse_unsupported
 
 __all__ = [
-    "PRECEDENCE",
     "ActParams",
     "ActRequest",
     "Batch",
     "BranchSettings",
     "OperateParams",
     "OperateRequest",
-    "Source",
     "offered_tools",
     "resolve",
     "resolve_act",
@@ -40,45 +41,36 @@ ToolChoice = bool | tuple[str, ...]
 """True for all, False for none, or names."""
 
 
-class Source(StrEnum):
-    """Who can say what a parameter is."""
-
-    REQUEST = "request"
-    INSTRUCT = "instruct"
-    BRANCH = "branch"
-    DEFAULT = "default"
-
-
-_SAID = (Source.REQUEST, Source.INSTRUCT)
-_CHOSEN = (Source.REQUEST, Source.INSTRUCT, Source.DEFAULT)
-_OF_BRANCH = (Source.REQUEST, Source.BRANCH)
-_OWN = (Source.REQUEST, Source.DEFAULT)
-
-PRECEDENCE: Final[Mapping[str, tuple[Source, ...]]] = {
-    "instruction": _SAID,
-    "guidance": _SAID,
-    "context": _SAID,
-    "reason": _CHOSEN,
-    "actions": _CHOSEN,
-    "action_strategy": _CHOSEN,
-    "chat_model": _OF_BRANCH,
-    "parse_model": _OF_BRANCH,
-    "model_options": _OWN,
-    "response_format": _OWN,
-    "handle_validation": _OWN,
-    "validate_": _OWN,
-    "skip_validation": _OWN,
-    "invoke_actions": _OWN,
-    "suppress_errors": _OWN,
-    "verbose_action": _OWN,
-    "images": _OWN,
-    "if_busy": _OWN,
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    **{
+        name: field.get_default(call_default_factory=True)
+        for name, field in OperateRequest.model_fields.items()
+    },
+    # What an instruct can say too: the request's own field has to tell absent from said.
+    "reason": False,
+    "actions": False,
+    "action_strategy": "concurrent",
 }
-"""The first source that says something other than null decides. `tools` is narrowed, not replaced, and
-`lifecycle` is merged (`merge_lifecycle`)."""
 
-_CHOICES: Final = {"reason": False, "actions": False, "action_strategy": "concurrent"}
-"""Defaults that the request's own fields cannot hold, because absent must differ from said."""
+_AS_SAID: Final = (
+    "instruction",
+    "guidance",
+    "context",
+    "chat_model",
+    "parse_model",
+    "model_options",
+    "handle_validation",
+    "skip_validation",
+    "reason",
+    "dedupe_actions",
+    "image_detail",
+    "sender",
+    "recipient",
+    "clear_messages",
+    "include_token_usage_to_model",
+    "if_busy",
+)
+"""Parameters that are options as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +95,17 @@ class Batch:
     """Whether a failed call is a value, or ends the request."""
     verbose: bool = False
     """Whether a preview of each call's arguments is logged."""
+    retries: int = 0
+    """Further attempts at a call whose tool failed; only where the tool may be called twice."""
+    retry_delay_s: float = 0.0
+    retry_backoff: float = 1.0
+    """The delay before each further attempt is that many times the one before."""
+    retry_any_tool: bool = False
+    """Whether tools that are not declared idempotent may be called twice too."""
+    throttle_s: float = 0.0
+    """Between the beginnings of two calls."""
+    keep_failures: bool = False
+    """Whether an unsuppressed failure stays in its place, and the other calls go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,10 @@ class OperateParams:
     images: tuple[str, ...] = ()
     model_options: Mapping[str, Any] = field(default_factory=dict)
     response_format: Mapping[str, Any] | None = None
+    loose: bool = False
+    """Whether an answer need only be an object: the format was given as fields."""
+    fields: tuple[NamedField, ...] = ()
+    """Beside those of the format."""
     handle_validation: HandleValidation = "return_value"
     validate: bool = True
     """False accepts any JSON as the answer."""
@@ -129,6 +136,18 @@ class OperateParams:
     if_busy: IfBusy = "enqueue"
     parse_model: str | None = None
     """Which model mends an answer that cannot be used; None has none mended."""
+    tool_schemas: tuple[Mapping[str, Any], ...] = ()
+    """Told to the model, and never run."""
+    dedupe_actions: bool = False
+    """Whether requests for the same are carried out once."""
+    image_detail: str = "auto"
+    sender: str | None = None
+    recipient: str | None = None
+    progression: tuple[str, ...] | None = None
+    """Ids of the messages that the model is shown; None is all since the conversation last began anew."""
+    clear_messages: bool = False
+    """Whether it begins anew here."""
+    include_token_usage_to_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +165,37 @@ def resolve(request: OperateRequest, branch: BranchSettings) -> OperateParams:
     The lifecycle is merged apart, because the chosen model has a say in it.
     """
     refuse_unsupported(request.model_dump(exclude_unset=True, by_alias=True), OPERATE)
-    _refuse_contradictions(request)
-    chosen = {name: _first(name, request, branch) for name in PRECEDENCE}
+    levels = _levels(request, branch)
+    _refuse_contradictions(levels)
+    chosen = first_said(levels)
     if _is_blank(chosen["instruction"]):
         where = FieldError("/instruction", "give `instruction`, or `instruct.instruction`", "missing")
         raise Invalid("an instruction is missing", errors=[where])
     if chosen["chat_model"] is None:
         where = FieldError("/chat_model", "the branch has no model; name a registered one", "missing")
         raise Invalid("no chat_model is chosen", errors=[where])
-    if chosen["response_format"] is not None:
-        compile_schema(chosen["response_format"], at="/response_format")
-    strategy = chosen.pop("action_strategy")
+    actions = chosen["actions"] and chosen["invoke_actions"]
+    _refuse_clashes(chosen, actions=actions)
+    response_format, loose = _format_of(chosen)
+    fields = _fields_of(chosen["field_models"] or ())
+    progression = chosen["progression"]
     return OperateParams(
         batch=_batch(
-            request.call_params, strategy, chosen.pop("suppress_errors"), chosen.pop("verbose_action")
+            request.call_params,
+            chosen["action_strategy"],
+            chosen["suppress_errors"],
+            chosen["verbose_action"],
         ),
-        actions=chosen.pop("actions") and chosen.pop("invoke_actions"),
-        validate=chosen.pop("validate_"),
-        images=tuple(_checked_images(chosen.pop("images"))),
+        actions=actions,
+        validate=chosen["validate_"],
+        images=tuple(_checked_images(chosen["images"])),
         tools=_narrowed(request.tools, branch.tools),
-        **{name: value for name, value in chosen.items() if name != "invoke_actions"},
+        response_format=response_format,
+        loose=loose,
+        fields=fields,
+        tool_schemas=tuple(chosen["tool_schemas"] or ()),
+        progression=None if progression is None else tuple(progression),
+        **{name: chosen[name] for name in _AS_SAID},
     )
 
 
@@ -202,39 +232,67 @@ def offered_tools(choice: ToolChoice, known: Collection[str], *, asked: bool = F
     return [name for name in known if name in set(choice)]
 
 
-def _first(name: str, request: OperateRequest, branch: BranchSettings) -> Any:
-    for source in PRECEDENCE[name]:
-        value = _from(source, name, request, branch)
-        if value is not None:
-            return value
-    return None
-
-
-def _from(source: Source, name: str, request: OperateRequest, branch: BranchSettings) -> Any:
-    match source:
-        case Source.REQUEST:
-            return getattr(request, name)
-        case Source.INSTRUCT:
-            return getattr(request.instruct, name, None)
-        case Source.BRANCH:
-            return getattr(branch, name)
-        case Source.DEFAULT:
-            return _CHOICES.get(name)
-
-
-def _refuse_contradictions(request: OperateRequest) -> None:
+def _levels(request: OperateRequest, branch: BranchSettings) -> Levels:
+    """What everybody says."""
     instruct = request.instruct
-    if instruct is None:
-        return
+    return {
+        Source.REQUEST: {name: getattr(request, name) for name in request.model_fields_set},
+        Source.INSTRUCT: {}
+        if instruct is None
+        else {n: getattr(instruct, n) for n in instruct.model_fields_set},
+        Source.BRANCH: {"chat_model": branch.chat_model, "parse_model": branch.parse_model},
+        Source.DEFAULT: _DEFAULTS,
+    }
+
+
+def _refuse_contradictions(levels: Levels) -> None:
     faults = [
         FieldError(f"/{name}", f"differs from `instruct.{name}`; give one of them", "contradiction")
-        for name, sources in PRECEDENCE.items()
-        if sources is _SAID
-        and None not in (loose := getattr(request, name), inner := getattr(instruct, name))
-        and loose != inner
+        for name in contradicted(levels)
     ]
     if faults:
         raise Invalid("the request and its `instruct` contradict each other", errors=faults)
+
+
+def _refuse_clashes(chosen: Mapping[str, Any], *, actions: bool) -> None:
+    """Options that cannot both be carried out."""
+    clashes = {
+        "response_fields": (
+            chosen["response_fields"] is not None and chosen["response_format"] is not None,
+            "stands in place of `response_format`; give one of them",
+        ),
+        "tool_schemas": (
+            actions and bool(chosen["tool_schemas"]),
+            "with actions the model is shown the tools on offer; leave it out, or the actions",
+        ),
+        "progression": (
+            chosen["clear_messages"] and chosen["progression"] is not None,
+            "`clear_messages` shows none of the messages; give one of them",
+        ),
+    }
+    faults = [
+        FieldError(f"/{name}", told, "contradiction") for name, (clash, told) in clashes.items() if clash
+    ]
+    if faults:
+        raise Invalid("options of the request contradict each other", errors=faults)
+
+
+def _format_of(chosen: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
+    """The response format, and whether it is a loose one."""
+    fields = chosen["response_fields"]
+    if fields is not None:
+        schema = schema_of_fields(fields)
+        compile_schema(schema, at="/response_fields")
+        return schema, True
+    if chosen["response_format"] is not None:
+        compile_schema(chosen["response_format"], at="/response_format")
+    return chosen["response_format"], False
+
+
+def _fields_of(models: Sequence[FieldModel]) -> tuple[NamedField, ...]:
+    fields = tuple(NamedField(one.name, one.schema_, one.nullable, one.listable) for one in models)
+    check_schemas(fields)
+    return fields
 
 
 def _is_blank(instruction: Any) -> bool:
@@ -275,4 +333,16 @@ def _batch(
     params: CallParams | None, strategy: ActionStrategy, suppress_errors: bool, verbose: bool
 ) -> Batch:
     chosen = params or CallParams()
-    return Batch(strategy, chosen.max_concurrent, chosen.retry_timeout, suppress_errors, verbose)
+    return Batch(
+        strategy,
+        chosen.max_concurrent,
+        chosen.retry_timeout,
+        suppress_errors,
+        verbose,
+        chosen.retry_attempts,
+        chosen.retry_initial_delay,
+        chosen.retry_backoff,
+        chosen.retry_any_tool,
+        chosen.throttle_period or 0.0,
+        chosen.return_exceptions,
+    )

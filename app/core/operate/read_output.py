@@ -64,7 +64,8 @@ class Reading:
     parsed: bool = False
     """Whether a JSON value was found."""
     corrections: tuple[str, ...] = ()
-    """What was mended, in order: blanks, fence, prose, trailing_comma, repeated, unstorable_characters."""
+    """What was mended, in order: blanks, fence, prose, trailing_comma, quotes, python_words,
+    repeated, unstorable_characters."""
     strict_error: str | None = None
     """Why the text is not JSON as it stands; None when it is."""
     checked: bool = False

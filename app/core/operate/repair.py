@@ -21,6 +21,11 @@ _RULE: Final = (
     "or a code fence around it."
 )
 
+_TRIED: Final = (
+    "{} of the tries to mend it failed, and {} are left, this one included. The text is what the last try "
+    "wrote; it is still wrong, so write something else."
+)
+
 
 def can_be_mended(reading: Reading) -> bool:
     """Whether there is something to mend; what was cut off or never said cannot be."""
@@ -34,11 +39,17 @@ def repair_prompt(
     schema: Mapping[str, Any],
     *,
     enforced: Mapping[str, Any] | None,
+    tried: int = 0,
 ) -> Prompt:
-    """What the model is asked; `enforced` is the schema that its endpoint enforces, if it does."""
+    """What the model is asked; `enforced` is the schema that its endpoint enforces, if it does.
+
+    No two of the tries, of which `tried` came before, ask the same: a model that made the same mistake again
+    would only make it once more.
+    """
     told = "\n".join(f"- {problem}" for problem in problems)
     parts = [
         _RULE,
+        *([f"## Tried before\n{_TRIED.format(tried, MAX_REPAIRS - tried)}"] if tried else []),
         f"## Wrong with it\n{told}",
         f"## Schema\n{dumps(dict(schema)).decode()}",
         f"## Text\n{storable(reading.text)}",

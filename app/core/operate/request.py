@@ -14,6 +14,8 @@ from app.core.operate.lifecycle import LifecycleBody
 MAX_ACTIONS = 128
 """Tool calls of one run."""
 MAX_IMAGES = 20
+MAX_FIELDS = 100
+"""Further fields of one answer."""
 
 ActionStrategy = Literal["concurrent", "sequential"]
 HandleValidation = Literal["return_value", "return_none", "raise"]
@@ -56,27 +58,51 @@ class Instruct(_Body):
 class CallParams(_Body):
     """How a batch of tool calls is made."""
 
-    retry_attempts: int = Field(0, ge=0, description="Only 0 is offered by this version.")
-    retry_initial_delay: float = Field(0, ge=0, description="Only 0 is offered by this version.")
-    retry_backoff: float = Field(1, ge=0, description="Only 1 is offered by this version.")
+    retry_attempts: int = Field(
+        0,
+        ge=0,
+        le=10,
+        description="Further attempts at a call whose tool failed, of the same `call_id`; only at tools that "
+        "are declared idempotent, unless `retry_any_tool` is set.",
+    )
+    retry_initial_delay: float = Field(0, ge=0, le=3_600, description="Seconds before the second attempt.")
+    retry_backoff: float = Field(
+        1, ge=0, le=100, description="By what the delay is multiplied for each further attempt."
+    )
     retry_timeout: float | None = Field(
-        None, gt=0, le=3_600, description="Seconds that one call may take; then it has failed with TIMEOUT."
+        None,
+        gt=0,
+        le=3_600,
+        description="Seconds that one attempt may take; then it has failed with TIMEOUT.",
+    )
+    retry_any_tool: bool = Field(
+        False, description="Also tries tools again that may take effect twice by that."
     )
     max_concurrent: int | None = Field(None, ge=1, le=MAX_ACTIONS, description="Calls at the same time.")
-    throttle_period: float | None = Field(None, ge=0, description=NOT_OFFERED)
+    throttle_period: float | None = Field(
+        None, ge=0, le=3_600, description="Seconds between the beginnings of two calls."
+    )
     output_dropna: bool = Field(
         True, description="Leaves out slots without a response, of which this service has none."
     )
-    return_exceptions: bool = Field(False, description="Only false is offered by this version.")
+    return_exceptions: bool = Field(
+        False,
+        description="With `suppress_errors: false` a failed call stays in its place as a value, and neither "
+        "ends the request nor the other calls.",
+    )
+
+
+Party = Annotated[str, Field(min_length=1, max_length=200)]
+"""Who speaks, or is spoken to."""
 
 
 class FieldModel(_Body):
-    """A further field of the result."""
+    """A further field of the answer, beside those of the response format."""
 
-    name: str
-    schema_: dict[str, Any] = Field(alias="schema")
-    nullable: bool = False
-    listable: bool = False
+    name: str = Field(min_length=1, max_length=200)
+    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of its value.")
+    nullable: bool = Field(False, description="It may be null, or be missing.")
+    listable: bool = Field(False, description="Its value is a list of what the schema describes.")
 
 
 class OperateRequest(_Body):
@@ -120,7 +146,12 @@ class OperateRequest(_Body):
     response_format: dict[str, Any] | None = Field(
         None, description="JSON Schema 2020-12 that the answer has to satisfy."
     )
-    response_fields: dict[str, Any] | None = Field(None, description=NOT_OFFERED)
+    response_fields: Annotated[dict[str, Any], Field(min_length=1)] | None = Field(
+        None,
+        description="In place of `response_format`: fields with an example, or the name of a type, each. The "
+        "answer has to be an object; its fields are not checked.",
+        examples=[{"title": "string", "pages": 320}],
+    )
     handle_validation: HandleValidation = Field(
         "return_value",
         description="What becomes of an answer that does not satisfy it: it is returned as it came, null is "
@@ -131,14 +162,20 @@ class OperateRequest(_Body):
         False, description="The answer's text is the result: nothing is read from it, and no tool runs."
     )
     reason: bool | None = Field(None, description="Asks for the reasoning beside the answer.")
-    field_models: list[FieldModel] | None = Field(None, description=NOT_OFFERED)
+    field_models: Annotated[list[FieldModel], Field(max_length=MAX_FIELDS)] | None = Field(
+        None, description="Further fields of the answer, beside those of the response format; checked."
+    )
     actions: bool | None = Field(None, description="Lets the model ask for tool calls.")
     invoke_actions: bool = Field(True, description="False offers no tools and runs none.")
     tools: Tools | None = Field(
         None,
         description="True for all tools of the branch, false for none, or names; absent is the branch's.",
     )
-    tool_schemas: list[dict[str, Any]] | None = Field(None, description=NOT_OFFERED)
+    tool_schemas: Annotated[list[dict[str, Any]], Field(max_length=MAX_ACTIONS)] | None = Field(
+        None,
+        description="Descriptions of tools that the model is told of and that never run, in any form. Not "
+        "together with actions, where the model is shown the tools on offer.",
+    )
     action_strategy: ActionStrategy | None = Field(
         None, description="Absent is what `instruct` says, else concurrent."
     )
@@ -147,18 +184,36 @@ class OperateRequest(_Body):
         True, description="False ends the request with a problem when a tool call or the run fails."
     )
     verbose_action: bool = Field(False, description="Logs a preview of each call's arguments.")
-    dedupe_actions: bool = Field(False, description="Only false is offered by this version.")
+    dedupe_actions: bool = Field(
+        False,
+        description="Requests of one answer for the same function with the same arguments are carried out "
+        "once, and each is given that call's response.",
+    )
     images: Annotated[list[str], Field(max_length=MAX_IMAGES)] = Field(
         default_factory=list, description="http, https or data URLs."
     )
     image_detail: Literal["auto", "low", "high"] = Field(
-        "auto", description="Only auto is offered by this version."
+        "auto", description="How closely the model is to look at the images."
     )
-    sender: str | None = Field(None, description=NOT_OFFERED)
-    recipient: str | None = Field(None, description=NOT_OFFERED)
-    progression: list[str] | None = Field(None, description=NOT_OFFERED)
-    clear_messages: bool = Field(False, description="Only false is offered by this version.")
-    include_token_usage_to_model: bool = Field(False, description="Only false is offered by this version.")
+    sender: Party | None = Field(
+        None, description="Who gives the instruction, as its message tells; `user` by default."
+    )
+    recipient: Party | None = Field(
+        None, description="Whom it is given to, as its message tells; the branch by default."
+    )
+    progression: Annotated[list[str], Field(max_length=10_000)] | None = Field(
+        None,
+        description="Ids of the branch's messages that the model is shown as the conversation so far, in the "
+        "branch's order; absent is all since it last began anew.",
+    )
+    clear_messages: bool = Field(
+        False,
+        description="The conversation that models are shown begins anew with this instruction, once it is "
+        "answered; system messages stay. Nothing is deleted.",
+    )
+    include_token_usage_to_model: bool = Field(
+        False, description="Tells the model about how many tokens the conversation takes."
+    )
     stream_persist: bool = Field(False, description="Only false is offered by this version.")
     middle: str | None = Field(None, description="Only communicate is offered by this version.")
     if_busy: IfBusy = Field(

@@ -11,29 +11,12 @@ from app.core.json_text import pointer
 Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
 """Path of an option -> the values of it that ask for nothing we do not do."""
 
-_NOTHING: Final = (None,)
-
 ACT: Final[Accepted] = {
-    ("call_params", "retry_attempts"): (0,),
-    ("call_params", "retry_initial_delay"): (0,),
-    ("call_params", "retry_backoff"): (1,),
-    ("call_params", "throttle_period"): (None, 0),
-    ("call_params", "return_exceptions"): (False,),
     ("if_busy",): ("enqueue", "reject"),
 }
 
 OPERATE: Final[Accepted] = {
     **ACT,
-    ("response_fields",): _NOTHING,
-    ("field_models",): (None, []),
-    ("tool_schemas",): (None, []),
-    ("dedupe_actions",): (False,),
-    ("image_detail",): ("auto",),
-    ("sender",): _NOTHING,
-    ("recipient",): _NOTHING,
-    ("progression",): _NOTHING,
-    ("clear_messages",): (False,),
-    ("include_token_usage_to_model",): (False,),
     ("stream_persist",): (False,),
     ("middle",): (None, "communicate"),
 }

@@ -48,9 +48,11 @@ class World:
         self.store = self.another()
         self.connection: asyncpg.Connection[Any]
 
-    def another(self, lease_ms: int = 60_000) -> PostgresRuns:
+    def another(self, lease_ms: int = 60_000, history_bytes: int = 0) -> PostgresRuns:
         """A further process on the same database."""
-        return PostgresRuns(self.arguments, owner=OWNER, lease_ms=lease_ms, clock=self.clock)
+        return PostgresRuns(
+            self.arguments, owner=OWNER, lease_ms=lease_ms, clock=self.clock, history_bytes=history_bytes
+        )
 
     async def branch(self, project: UUID = PROJECT) -> UUID:
         """A fresh branch."""
@@ -355,16 +357,15 @@ async def test_messages_get_positions_and_calls_their_ends(world: World) -> None
     ]
     await world.store.flush([world.flush(new, rows=closing)])
     state = await world.store.branch_state(PROJECT, branch_id)
-    assert [(m.id, m.position) for m in state.messages] == [
-        (request, 0),
-        (quick_request, 1),
-        (quick_response, 2),
-        (response, 3),
-    ]
+    assert [m.id for m in state.history.said] == [request, quick_request, quick_response, response]
     assert state.next_position == 4
-    links = {m.id: (m.action_request_id, m.action_response_id) for m in state.messages}
-    assert links[request] == (None, response)
-    assert links[response] == (request, None)
+    rows = await world.connection.fetch("SELECT id, position, action_request_id FROM messages ORDER BY 2")
+    assert [tuple(row) for row in rows] == [
+        (request, 0, None),
+        (quick_request, 1, None),
+        (quick_response, 2, quick_request),
+        (response, 3, request),
+    ]
     assert not await world.store.open_calls(new.run.id)
     rows = await world.connection.fetch("SELECT status FROM function_calls ORDER BY index")
     assert [row["status"] for row in rows] == ["completed", "failed"]

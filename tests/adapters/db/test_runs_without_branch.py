@@ -89,7 +89,7 @@ async def test_in_place_of_a_branch_only_the_project_says_anything(world: World)
         """UPDATE projects SET lifecycle = '{"retry": null}' WHERE id = $1""", PROJECT
     )
     state = await world.store.no_branch_state(PROJECT)
-    assert (state.id, state.messages, state.lifecycle, state.project_lifecycle) == (
+    assert (state.id, state.history.said, state.lifecycle, state.project_lifecycle) == (
         None,
         (),
         None,

@@ -39,7 +39,7 @@ def test_every_kind_of_message() -> None:
         PromptMessage(
             "user", "what is this?", images=["https://pictures.test/1", "data:image/png;base64,eA=="]
         ),
-        PromptMessage("user", "", images=["https://pictures.test/2"]),
+        PromptMessage("user", "", images=["https://pictures.test/2"], image_detail="low"),
         PromptMessage("assistant", "", tool_calls=[call]),
         PromptMessage("tool", "3", tool_call_id="call_1"),
         PromptMessage("assistant", "It is 3.", tool_calls=[call]),
@@ -59,7 +59,12 @@ def test_every_kind_of_message() -> None:
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}},
             ],
         },
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://pictures.test/2"}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image_url", "image_url": {"url": "https://pictures.test/2", "detail": "low"}}
+            ],
+        },
         {"role": "assistant", "content": None, "tool_calls": [sent_call]},
         {"role": "tool", "content": "3", "tool_call_id": "call_1"},
         {"role": "assistant", "content": "It is 3.", "tool_calls": [sent_call]},
@@ -208,3 +213,24 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], faults: l
         profile_of(ModelEndpoint("m", "openai", "m", options=options))
     assert [(error.pointer, error.code) for error in caught.value.errors] == faults
     assert all(error.message for error in caught.value.errors)
+
+
+def test_messages_stand_in_a_body_once_whatever_the_options_say() -> None:
+    what = opening("openai", "m", prompt=Prompt(HELLO.messages, options={"messages": ["other"]}))
+    made = body_of(what, profile_of(what.endpoint))
+    assert made.count(b'"messages":') == 1
+    assert json.loads(made)["messages"] == [{"role": "user", "content": "hello"}]
+
+
+def test_a_message_is_rendered_once_by_each_renderer() -> None:
+    seen: list[str] = []
+
+    def rendered(message: PromptMessage) -> bytes:
+        seen.append(message.text)
+        return message.text.encode()
+
+    message = PromptMessage("user", "hi")
+    assert [message.rendered(rendered) for _ in range(3)] == [b"hi"] * 3
+    assert seen == ["hi"]
+    assert message.rendered(lambda _: b"other") == b"other"
+    assert message == PromptMessage("user", "hi")

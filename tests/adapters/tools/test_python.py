@@ -38,8 +38,11 @@ def runner(*tools: Any, threads: int = 4) -> PythonTools:
 
 
 async def call(tools: PythonTools, name: str, **arguments: Any) -> Any:
-    zero = UUID(int=0)
-    return await tools.call(tools.specs[name], Invocation(zero, name, arguments, zero, zero, zero))
+    zero, spec = UUID(int=0), tools.specs[name]
+    invocation = Invocation(zero, name, arguments, zero, zero, zero)
+    if spec.prepares:
+        invocation = await tools.prepare(spec, invocation)
+    return await tools.call(spec, invocation)
 
 
 async def failure(tools: PythonTools, name: str, **arguments: Any) -> ToolFailure:

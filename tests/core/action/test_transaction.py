@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.action.normalize import proposed
-from app.core.action.table import TRANSITIONS, IllegalStep, Outcome, Passed, Phase
+from app.core.action.table import TRANSITIONS, Escalated, IllegalStep, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
 from app.core.action.verdict import (
     APPROVAL_DENIED,
@@ -29,7 +29,8 @@ from app.core.messages import ActionRequestContent, ActionResponseContent
 CALL_ID = UUID(int=1)
 ID = str(CALL_ID)
 REQUEST_ID = UUID(int=2)
-OUTCOMES: list[Outcome] = [Passed(), Succeeded(3), Failed("E", "m"), Denied(), Cancelled(), Lost()]
+NOT_AT_THE_END: list[Outcome] = [Passed(), Escalated()]
+OUTCOMES = [*NOT_AT_THE_END, Succeeded(3), Failed("E", "m"), Denied(), Cancelled(), Lost()]
 BEFORE_INVOKING: list[Outcome] = [Passed()] * 4
 
 
@@ -52,6 +53,7 @@ def ended(*outcomes: Outcome, **options: Any) -> ActionTransaction:
 
 def lost() -> ActionTransaction:
     transaction = ActionTransaction.interrupted(begun().call, CALL_ID)
+    transaction.advance(Passed())
     transaction.advance(Passed())
     return transaction
 
@@ -179,30 +181,55 @@ def test_every_end_is_told_alike_everywhere(
     assert transaction.request() == ActionRequestContent("add", arguments)
 
 
-PHASES = [
-    pytest.param([Passed()] * 4 + [Succeeded(1), Passed(), Passed()], "post_hooks", id="done"),
-    pytest.param([Passed()] * 4 + [Failed("E", "m"), Passed(), Passed()], "error_hooks", id="failed"),
-    pytest.param([Passed()] * 4 + [Cancelled(), Passed()], "", id="cancelled"),
-    pytest.param([Denied(), Passed()], "", id="denied"),
-    pytest.param([Failed("PERMISSION_DENIED", "m"), Passed(), Passed()], "error_hooks", id="not permitted"),
+WAYS = [
+    pytest.param([Passed()] * 4 + [Succeeded(1), Passed(), Passed()], id="done"),
+    pytest.param([Passed()] * 4 + [Failed("E", "m"), Passed(), Passed()], id="failed"),
+    pytest.param([Passed()] * 4 + [Cancelled(), Passed(), Passed()], id="cancelled"),
+    pytest.param([Denied(), Passed(), Passed()], id="denied"),
+    pytest.param([Failed("PERMISSION_DENIED", "m"), Passed(), Passed()], id="not permitted"),
+    pytest.param([Escalated(), Denied("no"), Passed(), Passed()], id="denied by a person"),
+    pytest.param([Escalated(), *[Passed()] * 4, Succeeded(1), Passed(), Passed()], id="allowed by a person"),
 ]
 
 
-@pytest.mark.parametrize(("outcomes", "told"), PHASES)
-def test_hooks_hear_of_success_and_failure_and_of_nothing_else(outcomes: list[Outcome], told: str) -> None:
+@pytest.mark.parametrize("outcomes", WAYS)
+def test_the_end_is_recorded_once_and_then_told(outcomes: list[Outcome]) -> None:
     transaction = begun()
     seen = []
     for outcome in outcomes:
         seen.append(transaction.phase)
         transaction.advance(outcome)
     assert transaction.phase is Phase.DONE
-    assert [phase.value for phase in seen if phase in (Phase.POST_HOOKS, Phase.ERROR_HOOKS)] == told.split()
-    assert seen.count(Phase.RECORDING) == 1, "every end is recorded once"
+    assert seen[-2:] == [Phase.RECORDING, Phase.TELLING]
+    assert seen.count(Phase.RECORDING) == 1
+
+
+def test_a_call_that_waits_is_pending_and_goes_on_where_it_was_left() -> None:
+    transaction = begun()
+    transaction.advance(Escalated())
+    assert transaction.status is CallStatus.PENDING
+    again = ActionTransaction.waiting(transaction.call, CALL_ID)
+    assert (again.phase, again.status, again.requested()) == (Phase.WAITING, CallStatus.PENDING, [])
+    again.edited(begun(arguments={"a": 5}).call)
+    again.advance(Passed())
+    assert (again.phase, again.status) == (Phase.RECORDING_INTENT, CallStatus.PROCESSING)
+    assert again.request().arguments == {"a": 5}
+    again.advance(Passed())
+    with pytest.raises(IllegalStep):
+        again.edited(begun().call)
+
+
+def test_an_attempt_that_is_tried_again_does_not_end_its_call() -> None:
+    first = ended(*BEFORE_INVOKING, Failed("E", "m"))
+    assert first.end(7, last=False) == [ToolError(ID, "E: m", 7, ID)]
+    second = first.again()
+    assert (second.attempt, second.call_id, second.phase) == (2, CALL_ID, Phase.RECORDING_INTENT)
+    assert second.requested() == []
 
 
 @pytest.mark.parametrize("verdict", [Succeeded(1), Failed("E", "m")])
 def test_a_cancellation_after_the_tool_does_not_undo_what_it_did(verdict: Outcome) -> None:
-    transaction = ended(*BEFORE_INVOKING, verdict, Cancelled())
+    transaction = ended(*BEFORE_INVOKING, verdict, Passed(), Cancelled())
     assert transaction.verdict == verdict
 
 
@@ -223,9 +250,9 @@ def test_the_tool_starts_only_after_the_intent_is_recorded() -> None:
     assert (denied.intent_recorded, denied.started) == (False, False)
 
 
-def test_a_call_that_cannot_run_begins_at_its_error() -> None:
+def test_a_call_that_cannot_run_begins_at_its_end() -> None:
     transaction = begun(arguments=7)
-    assert transaction.phase is Phase.ERROR_HOOKS
+    assert transaction.phase is Phase.RECORDING
     assert not transaction.intent_recorded
 
 
@@ -280,7 +307,8 @@ def test_what_the_table_does_not_have_changes_nothing(phase: Phase, outcome: Out
 
 def test_nothing_leads_out_of_done_or_past_the_record() -> None:
     assert not [key for key in TRANSITIONS if key[0] is Phase.DONE]
-    assert [key for key, to in TRANSITIONS.items() if to is Phase.DONE] == [(Phase.RECORDING, Passed)]
+    assert {key[0] for key, to in TRANSITIONS.items() if to is Phase.DONE} == {Phase.TELLING}
+    assert {key for key in TRANSITIONS if key[0] is Phase.RECORDING} == {(Phase.RECORDING, Passed)}
 
 
 @given(st.lists(st.sampled_from(OUTCOMES), max_size=12))
@@ -289,7 +317,7 @@ def test_a_call_that_is_done_has_its_verdict_and_was_recorded(outcomes: list[Out
     for outcome in outcomes:
         if (transaction.phase, type(outcome)) in TRANSITIONS:
             transaction.advance(outcome)
-    if transaction.phase in (Phase.RECORDING, Phase.DONE, Phase.POST_HOOKS, Phase.ERROR_HOOKS):
+    if transaction.phase in (Phase.RECORDING, Phase.TELLING, Phase.DONE):
         assert transaction.verdict is not None
         assert transaction.result()["status"] == transaction.status.value
     else:

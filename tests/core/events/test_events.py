@@ -34,6 +34,7 @@ FAMILIES = {
     "structured": 220,
     "consensus": 240,
     "run": 260,
+    "approval": 280,
 }
 """Where the range of twenty numbers of each family begins."""
 
@@ -111,6 +112,10 @@ NUMBERS = {
     "RUN_FAILED": 265,
     "RUN_CANCELLED": 266,
     "RUN_EXPIRED": 267,
+    "RUN_WAITING": 268,
+    "GATE_DENIED": 280,
+    "APPROVAL_REQUESTED": 281,
+    "APPROVAL_DECIDED": 282,
 }
 """Stored logs depend on these: a line may be added here, never changed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from pydantic import ValidationError
 
 from app.core.errors import AppError, Invalid, UnsupportedOption
 from app.core.json_schema import InvalidSchema
+from app.core.operate.field_models import NamedField
 from app.core.operate.params import (
-    PRECEDENCE,
     Batch,
     BranchSettings,
     OperateParams,
@@ -102,6 +101,13 @@ def test_everything_else_is_carried_over() -> None:
         verbose_action=True,
         images=["https://example.org/a.png", "data:image/png;base64,AA=="],
         if_busy="reject",
+        field_models=[{"name": "risk", "schema": {"type": "string"}, "nullable": True}],
+        dedupe_actions=True,
+        image_detail="low",
+        sender="ann",
+        recipient="bob",
+        progression=["x"],
+        include_token_usage_to_model=True,
         call_params={"max_concurrent": 2, "retry_timeout": 1.5, "output_dropna": False},
         lifecycle={"timeout": None},
     )
@@ -118,18 +124,19 @@ def test_everything_else_is_carried_over() -> None:
         tools=("add",),
         batch=Batch("concurrent", 2, 1.5, suppress_errors=False, verbose=True),
         if_busy="reject",
+        fields=(NamedField("risk", {"type": "string"}, nullable=True),),
+        dedupe_actions=True,
+        image_detail="low",
+        sender="ann",
+        recipient="bob",
+        progression=("x",),
+        include_token_usage_to_model=True,
     )
 
 
 def test_no_actions_without_invoking_them() -> None:
     assert resolved(actions=True).actions
     assert not resolved(actions=True, invoke_actions=False).actions
-
-
-def test_every_parameter_has_its_row() -> None:
-    by_other_means = {"validate", "tools", "batch"}
-    rows = {"validate_", "invoke_actions", "action_strategy", "suppress_errors", "verbose_action"}
-    assert {field.name for field in fields(OperateParams)} - by_other_means == set(PRECEDENCE) - rows
 
 
 @pytest.mark.parametrize(
@@ -148,6 +155,10 @@ def test_every_parameter_has_its_row() -> None:
             {"instruction": "a", "images": ["https://x", "file:///etc/passwd", "x"]},
             ["/images/1", "/images/2"],
         ),
+        ({"instruction": "a", "response_fields": {"a": 1}, "response_format": {}}, ["/response_fields"]),
+        ({"instruction": "a", "tool_schemas": [{"name": "x"}], "actions": True}, ["/tool_schemas"]),
+        ({"instruction": "a", "tool_schemas": [{}], "instruct": {"actions": True}}, ["/tool_schemas"]),
+        ({"instruction": "a", "clear_messages": True, "progression": []}, ["/progression"]),
     ],
 )
 def test_what_does_not_fit_together_is_refused(body: dict[str, Any], where: list[str]) -> None:
@@ -162,26 +173,36 @@ def test_a_response_format_is_checked_at_once() -> None:
     assert pointers(error) == ["/response_format/properties/a/type"]
 
 
+@pytest.mark.parametrize("field", [{"type": "x"}, {"$ref": "#/$defs/gone"}, {"items": {"type": "x"}}])
+def test_further_fields_are_checked_at_once(field: dict[str, Any]) -> None:
+    fine = {"name": "fine", "schema": {}}
+    error = refusal({"instruction": "a", "field_models": [fine, {"name": "risk", "schema": field}]})
+    assert isinstance(error, InvalidSchema)
+    assert pointers(error)[0].startswith("/field_models/1/schema")
+
+
+def test_fields_stand_for_a_loose_format() -> None:
+    params = resolved(response_fields={"title": "string", "pages": 320})
+    assert params.loose
+    assert params.response_format == {
+        "type": "object",
+        "properties": {"title": {"type": "string"}, "pages": {"type": "integer", "examples": [320]}},
+        "required": ["title", "pages"],
+    }
+
+
+def test_told_tools_are_carried_over_where_nothing_runs() -> None:
+    told = [{"name": "x"}]
+    assert resolved(tool_schemas=told).tool_schemas == ({"name": "x"},)
+    assert resolved(tool_schemas=told, actions=True, invoke_actions=False).tool_schemas == ({"name": "x"},)
+    assert resolved(tool_schemas=[], actions=True).tool_schemas == ()
+
+
 UNSUPPORTED: list[tuple[str, Any]] = [
-    ("/response_fields", {"a": "text"}),
-    ("/field_models", [{"name": "risk", "schema": {}}]),
-    ("/tool_schemas", [{}]),
-    ("/dedupe_actions", True),
-    ("/image_detail", "low"),
-    ("/sender", "s"),
-    ("/recipient", "r"),
-    ("/progression", []),
-    ("/clear_messages", True),
-    ("/include_token_usage_to_model", True),
     ("/stream_persist", True),
     ("/middle", "run_and_collect"),
     ("/if_busy", "interrupt"),
     ("/if_busy", "rollback"),
-    ("/call_params/retry_attempts", 1),
-    ("/call_params/retry_initial_delay", 0.5),
-    ("/call_params/retry_backoff", 2),
-    ("/call_params/throttle_period", 1),
-    ("/call_params/return_exceptions", True),
 ]
 HARMLESS: list[tuple[str, Any]] = [
     ("/parse_model", None),
@@ -189,10 +210,11 @@ HARMLESS: list[tuple[str, Any]] = [
     ("/dedupe_actions", False),
     ("/image_detail", "auto"),
     ("/middle", "communicate"),
-    ("/call_params/retry_attempts", 0),
-    ("/call_params/retry_initial_delay", 0.0),
-    ("/call_params/retry_backoff", 1.0),
-    ("/call_params/throttle_period", None),
+    ("/call_params/retry_attempts", 3),
+    ("/call_params/retry_initial_delay", 0.5),
+    ("/call_params/retry_backoff", 2.0),
+    ("/call_params/throttle_period", 0.1),
+    ("/call_params/return_exceptions", True),
     ("/lifecycle/guardrails", "none"),
     ("/lifecycle/guardrails", None),
     ("/lifecycle/guardrails", []),
@@ -224,8 +246,8 @@ def test_what_asks_for_nothing_is_accepted(pointer: str, value: Any) -> None:
 
 
 def test_all_unsupported_options_are_named_at_once() -> None:
-    error = refusal({"instruction": "a", "sender": "s", "middle": "run_and_collect"})
-    assert sorted(pointers(error)) == ["/middle", "/sender"]
+    error = refusal({"instruction": "a", "stream_persist": True, "middle": "run_and_collect"})
+    assert sorted(pointers(error)) == ["/middle", "/stream_persist"]
 
 
 @pytest.mark.parametrize("name", sorted(REMOVED))
@@ -263,6 +285,17 @@ def test_the_documented_schema_names_what_can_be_sent_and_nothing_removed() -> N
         {"if_busy": None},
         {"call_params": {"max_concurrent": 0}},
         {"instruct": {"extra": 1}},
+        {"response_fields": {}},
+        {"field_models": [{"name": "", "schema": {}}]},
+        {"field_models": [{"name": "x"}]},
+        {"field_models": [{"name": "x", "schema": "string"}]},
+        {"field_models": ["x"]},
+        {"tool_schemas": ["x"]},
+        {"image_detail": "best"},
+        {"sender": ""},
+        {"recipient": "x" * 201},
+        {"progression": "all"},
+        {"clear_messages": None},
     ],
 )
 def test_bodies_are_taken_strictly(body: dict[str, Any]) -> None:
@@ -332,7 +365,6 @@ def test_act_refuses_what_it_cannot_do() -> None:
         ({"requests": [call] * (MAX_ACTIONS + 1)}, "/requests"),
         ({"requests": [call, {}]}, "/requests/1/function"),
         ({"requests": [call], "if_busy": "rollback"}, "/if_busy"),
-        ({"requests": [call], "call_params": {"retry_attempts": 2}}, "/call_params/retry_attempts"),
     ]
     for body, pointer in cases:
         with pytest.raises(Invalid) as refused:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.core.json_text import dumps
 from app.core.messages import (
     ActionRequestContent,
     ActionResponseContent,
@@ -20,17 +21,23 @@ from app.core.messages import (
     Message,
     SystemContent,
 )
-from app.core.operate.asking import Asking, ask_for
+from app.core.operate.asking import ask_for
+from app.core.operate.history import History, RawMessage
 from app.core.operate.params import OperateParams
-from app.core.operate.prompt import build_prompt, instruction_text
+from app.core.operate.prompt import build_prompt
+from app.core.operate.transcript import Transcript, instruction_text
 from app.core.prompt import Prompt, PromptMessage, PromptToolCall, ToolSchema
 
 ADD = ToolSchema("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 FAILURE = {"error": "ValueError: no", "function": "add", "arguments": {"a": 2}}
 
 
-def history(*contents: Content) -> list[Message]:
-    return [Message(UUID(int=number), content) for number, content in enumerate(contents)]
+def history(*contents: Content) -> History:
+    return History([raw(number, content) for number, content in enumerate(contents)])
+
+
+def raw(number: int, content: Content) -> RawMessage:
+    return RawMessage(UUID(int=number), content.kind, dumps(content.wire()))
 
 
 def call(provider_id: str | None = None, a: int = 1) -> ActionRequestContent:
@@ -63,6 +70,11 @@ def test_a_bare_instruction_is_all_that_is_said() -> None:
         (InstructionContent("hi", context=[1, None]), "## Instruction\nhi\n\n## Context\n[1,null]"),
         (InstructionContent("hi", "", context=0), "## Instruction\nhi\n\n## Context\n0"),
         (InstructionContent(None, "briefly"), "## Guidance\nbriefly"),
+        (
+            InstructionContent("hi", context="c", provided={"shelf": {"books": 2}, "clock": "noon"}),
+            "## Instruction\nhi\n\n## Context\nc\n\n"
+            '## Context from shelf\n{"books":2}\n\n## Context from clock\nnoon',
+        ),
     ],
 )
 def test_sections_have_headings_only_where_there_are_several(content: InstructionContent, text: str) -> None:
@@ -212,6 +224,30 @@ def test_what_the_endpoint_takes_is_not() -> None:
     assert made.schema_name == "Gr__e___mRequest"
 
 
+def test_told_tools_are_described_and_not_offered() -> None:
+    told = {"name": "rm", "parameters": {}}
+    for options in ({}, {"response_format": {"type": "object"}}, {"native": False}):
+        made = prompt(tool_schemas=(told,), **options)
+        assert made.tools == ()
+        assert json.loads(section(made.messages[-1].text, "Tools").splitlines()[-1]) == [told]
+
+
+def test_how_closely_images_are_looked_at_is_kept() -> None:
+    url = "https://x/a.png"
+    made = prompt(
+        InstructionContent("hi", images=(url,), image_detail="low"), images=(url,), image_detail="high"
+    )
+    assert [message.image_detail for message in made.messages] == ["low", "high"]
+
+
+def test_a_model_may_be_told_how_much_was_said() -> None:
+    made = prompt(
+        InstructionContent("x" * 400), AssistantContent("ü" * 200), include_token_usage_to_model=True
+    )
+    assert "about 201 tokens" in section(made.messages[-1].text, "Token usage")
+    assert "Token usage" not in prompt().messages[-1].text
+
+
 def test_a_schema_name_is_never_too_long() -> None:
     made = prompt(response_format={"title": "x" * 100, "type": "object"})
     assert made.schema_name == "x" * 57 + "Request"
@@ -270,11 +306,11 @@ def test_the_work_grows_with_the_messages_and_not_faster() -> None:
             Counting.reads += len(found) if isinstance(index, slice) else 1
             return found
 
-    asked = OperateParams(instruction="now", chat_model="m", actions=True)
-    asking = Asking(native_tools=(ADD,))
     reads = []
     for turns in (10, 100):
+        said = [content for _ in range(turns) for content in TURN]
+        messages = Counting(message.read() for message in history(*said).said)
         Counting.reads = 0
-        build_prompt(Counting(history(*[content for _ in range(turns) for content in TURN])), asked, asking)
+        Transcript(native=True).replay(messages)
         reads.append(Counting.reads)
     assert reads[1] < 11 * reads[0]

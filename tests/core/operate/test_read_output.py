@@ -110,7 +110,7 @@ def test_the_text_inside_strings_is_never_touched() -> None:
         ("```json\nnull\n```", "stop", "EMPTY_OUTPUT"),
         ("", "length", "OUTPUT_TRUNCATED"),
         ("I cannot help with that.", "stop", "PARSE"),
-        ("{'title': 'Fjord', 'score': [4]}", "stop", "PARSE"),
+        ("{'title': 'it's', 'score': [4]}", "stop", "PARSE"),
         ('{"title": "the "best" one", "score": 9}', "stop", "PARSE"),
         ('{"title": "Draft", "score": 1}\n{"title": "Final", "score": 2}', "stop", "PARSE"),
         (f"{JSON} and {{", "stop", "PARSE"),
@@ -326,18 +326,12 @@ CASES = [
     for case in map(json.loads, (DATA / "cases.jsonl").read_text().strip().split("\n"))
     if case["kind"] == "3-json-output"
 ]
-NOT_MENDED = {"J06", "J24"}
-"""Python literals and typographic quotes: read as no JSON for now."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_known_slips_of_models(case: dict[str, Any]) -> None:
     given_, expected = case["input"], case["expected"]
     reading = reading_of(given_["model_text"], given_["response_format"]["schema"], given_["finish_reason"])
-    if case["id"] in NOT_MENDED:
-        assert reading.failure is not None
-        assert reading.failure.code == "PARSE"
-        return
     match expected["outcome"]:
         case "completed":
             assert reading.value == expected["value"]

@@ -1,0 +1,107 @@
+"""Read conversations, and keep those that were read last: of a kept one only what came since is read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import asyncpg
+
+from app.core.json_text import dumps
+from app.core.operate.history import History, RawMessage
+
+# From the last known message on, that one included: it shows that the conversation is still the same.
+# LATERAL, because a plain join is carried out as a scan of all messages; and JSON, because arrays, whose
+# lengths the planner looks at, have the statement planned each time, which takes longer than to execute it.
+_SAID = """
+SELECT w.branch_id, m.id, m.position, m.kind, m.content
+FROM json_to_recordset($1::json) AS w (branch_id uuid, last int)
+CROSS JOIN LATERAL (
+    SELECT id, position, kind, content FROM messages
+    WHERE branch_id = w.branch_id AND position >= w.last AND kind <> 'system' ORDER BY position
+) AS m ORDER BY w.branch_id, m.position"""
+
+
+class _Kept(NamedTuple):
+    history: History
+    last: int
+    """Position of its last message."""
+    size: int
+    """Bytes that were counted for it."""
+
+
+class Histories:
+    """Conversations by branch.
+
+    Messages are never changed and come only at the end, so that what was read stays true. The system message
+    is no part of a history: it stands on the branch's row.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        """About `most_bytes` are kept; the one that was not used for longest gives way."""
+        self._most = most_bytes
+        self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
+        self.size = 0
+        """Bytes that are kept, about."""
+
+    async def read(
+        self, connection: asyncpg.Connection[Any], branches: Sequence[UUID]
+    ) -> Mapping[UUID, History]:
+        """The conversations of branches as they are now."""
+        found, changed = await self._since(connection, branches)
+        if changed:
+            # As after a backup was put back: what is kept is of another time.
+            for branch_id in changed:
+                self._forget(branch_id)
+            again, _ = await self._since(connection, changed)
+            found |= again
+        return found
+
+    async def _since(
+        self, connection: asyncpg.Connection[Any], branches: Sequence[UUID]
+    ) -> tuple[dict[UUID, History], list[UUID]]:
+        """The conversations, and the branches whose kept one is not the beginning of what is there now."""
+        kept = [self._kept.get(branch_id) for branch_id in branches]
+        wanted = [
+            {"branch_id": str(branch_id), "last": one.last if one else 0}
+            for branch_id, one in zip(branches, kept, strict=True)
+        ]
+        rows = await connection.fetch(_SAID, dumps(wanted).decode())
+        said: dict[UUID, list[Any]] = {branch_id: [] for branch_id in branches}
+        for row in rows:
+            said[row["branch_id"]].append(row)
+        found: dict[UUID, History] = {}
+        changed: list[UUID] = []
+        for branch_id, one in zip(branches, kept, strict=True):
+            new = said[branch_id]
+            if one is None:
+                history = History(_raw(new))
+            elif new and (new[0]["position"], new[0]["id"]) == (one.last, one.history.said[-1].id):
+                history = one.history.grown(_raw(new[1:])) if len(new) > 1 else one.history
+            else:
+                changed.append(branch_id)
+                continue
+            found[branch_id] = history
+            if new:
+                self._keep(branch_id, _Kept(history, new[-1]["position"], history.size))
+        return found, changed
+
+    def _keep(self, branch_id: UUID, kept: _Kept) -> None:
+        self._forget(branch_id)
+        if kept.size > self._most:
+            return
+        self._kept[branch_id] = kept
+        self.size += kept.size
+        while self.size > self._most:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, branch_id: UUID) -> None:
+        kept = self._kept.pop(branch_id, None)
+        if kept is not None:
+            self.size -= kept.size
+
+
+def _raw(rows: Sequence[Any]) -> list[RawMessage]:
+    return [RawMessage(row["id"], row["kind"], row["content"].encode()) for row in rows]

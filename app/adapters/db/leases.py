@@ -1,0 +1,112 @@
+"""Who may write for a run: leases, kept, lost and taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from app.adapters.db.columns import RUN_COLUMNS, run_record
+from app.core.record import EventEntry
+from app.ports.storage import Claimed, RunRecord
+
+_TAKEN = ", ".join("r." + name for name in RUN_COLUMNS.split(", "))
+
+_RENEW = """
+UPDATE runs r SET lease_until = now() + $3::interval
+FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
+WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
+RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
+
+_CLAIM = f"""
+WITH due AS (
+    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
+FROM due WHERE r.id = due.id
+RETURNING {_TAKEN}"""
+
+# A queued run on a free branch means that its hand-over was lost with a process.
+_UNSTUCK = f"""
+WITH locked AS MATERIALIZED (
+    SELECT b.id FROM branches b WHERE b.id IN (
+        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
+            SELECT 1 FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')))
+    LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
+),
+next AS (
+    SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
+    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
+)
+UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
+       started_at = $4
+FROM next WHERE r.id = next.id AND r.status = 'queued'
+RETURNING {_TAKEN}"""
+
+_EXPIRE = """
+WITH late AS (
+    SELECT id FROM runs WHERE status = 'queued' AND expires_at < $1 LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+),
+ended AS (
+    UPDATE runs r SET status = 'expired', ended_at = $1, last_seq = r.last_seq + 1
+    FROM late WHERE r.id = late.id RETURNING r.id, r.last_seq
+)
+INSERT INTO events (run_id, ts, seq, type, meta)
+SELECT id, $2, last_seq, $3, $4::json FROM ended RETURNING run_id"""
+
+# What has happened since the run was taken up is seen by looking: a decision that comes later marks it again.
+_WAKE = f"""
+WITH due AS (
+    SELECT id FROM runs WHERE status = 'waiting'
+      AND (ready_at IS NOT NULL OR wake_at <= $4 OR cancel_requested_at IS NOT NULL)
+    ORDER BY id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
+       ready_at = NULL, wake_at = NULL
+FROM due WHERE r.id = due.id
+RETURNING {_TAKEN}"""
+
+
+async def renew(
+    connection: asyncpg.Connection[Any], leases: Mapping[UUID, int], lease: timedelta
+) -> tuple[Sequence[UUID], Sequence[UUID]]:
+    """See `RunStore.renew`."""
+    rows = await connection.fetch(_RENEW, list(leases), list(leases.values()), lease)
+    kept = {row["id"] for row in rows}
+    return (
+        [row["id"] for row in rows if row["cancelled"]],
+        [run_id for run_id in leases if run_id not in kept],
+    )
+
+
+async def claim(
+    connection: asyncpg.Connection[Any], limit: int, *, owner: UUID, lease: timedelta, now: datetime
+) -> Claimed:
+    """See `RunStore.claim`; the numbers of last events are the caller's to read."""
+    orphans = await connection.fetch(_CLAIM, owner, lease, limit)
+    queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    woken = await connection.fetch(_WAKE, owner, lease, limit, now)
+    return Claimed(*([run_record(row) for row in rows] for rows in (orphans, queued, woken)))
+
+
+async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecord]) -> None:
+    """See `RunStore.give_back`."""
+    # A run that had waited waits again, to be taken up by the next who looks.
+    await connection.execute(
+        "UPDATE runs r SET status = CASE WHEN r.resume IS NULL THEN 'queued' ELSE 'waiting' END, "
+        "owner = NULL, lease_until = NULL, ready_at = CASE WHEN r.resume IS NULL THEN NULL ELSE now() END, "
+        "started_at = CASE WHEN r.resume IS NULL THEN NULL ELSE r.started_at END "
+        "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) WHERE r.id = w.id AND r.epoch = w.epoch",
+        [run.id for run in runs],
+        [run.epoch for run in runs],
+    )
+
+
+async def expire(connection: asyncpg.Connection[Any], *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
+    """See `RunStore.expire`."""
+    rows = await connection.fetch(_EXPIRE, at, expired.ts, expired.code, expired.meta)
+    return [row["run_id"] for row in rows]

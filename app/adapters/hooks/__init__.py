@@ -1,0 +1,1 @@
+"""Kinds of hook, one module each."""

@@ -1,0 +1,222 @@
+"""What is recorded of the calls of one batch: the proposal, the question, each attempt and its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from app.core.action.table import Passed, Phase
+from app.core.action.transaction import ActionTransaction
+from app.core.events.approval import ApprovalDecided, ApprovalRequested, GateDenied
+from app.core.governance.decision import Decision
+from app.core.json_text import dumps
+from app.ports.ambient import Clock, IdSource
+from app.ports.storage import ApprovalClosed, CallEnd, CallStart, NewApproval, NewCall, NewMessage, Row
+from app.ports.tool import ToolSpec
+from app.services.execution import Execution
+
+
+@dataclass(slots=True)
+class Call:
+    """One call on its way."""
+
+    transaction: ActionTransaction
+    row_id: UUID
+    """Of its present attempt."""
+    request_id: UUID
+    """Of its request message."""
+    spec: ToolSpec | None
+    index: int
+    started_ms: float = 0.0
+    decision: Decision | None = None
+    """What governance said of it; None before that, and where nothing governs."""
+    waits_until: datetime | None = None
+    """When nobody can decide any more; None unless a person is asked."""
+    result: dict[str, Any] | None = None
+    """What its caller is told; None until it has ended."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has neither ended nor waits."""
+        return self.result is None and self.waits_until is None
+
+
+class CallRecords:
+    """Appends to a run's log; what is appended is committed together, or when `log.committed` is awaited."""
+
+    def __init__(self, execution: Execution, batch: int, clock: Clock, ids: IdSource) -> None:
+        self._execution = execution
+        self._batch = batch
+        self._clock = clock
+        self._ids = ids
+
+    def proposed(self, call: Call) -> None:
+        """The request message and the function call, `processing` or `pending`, and TOOL_REQUESTED."""
+        transaction, execution = call.transaction, self._execution
+        for event in transaction.requested():
+            execution.log.event(event)
+        ran = transaction.verdict is None
+        branch = str(execution.run.branch_id)
+        message = NewMessage(
+            call.request_id,
+            "action_request",
+            dumps(transaction.request().stored()).decode(),
+            sender="assistant" if execution.run.kind == "operate" else "user",
+            recipient=transaction.call.function if ran else branch,
+        )
+        execution.log.write(message, self._row(call))
+        execution.calls.append(call.row_id)
+
+    def tried_again(self, call: Call) -> None:
+        """Another attempt at a call whose request message is stored already."""
+        self._execution.log.write(self._row(call))
+        self._execution.calls.append(call.row_id)
+
+    def _row(self, call: Call) -> NewCall:
+        transaction = call.transaction
+        action = transaction.call
+        waiting = transaction.phase is Phase.WAITING
+        begins = transaction.verdict is None and not waiting
+        return NewCall(
+            id=call.row_id,
+            call_id=transaction.call_id,
+            attempt=transaction.attempt,
+            batch=self._batch,
+            index=call.index,
+            function=action.function,
+            action_request_id=call.request_id,
+            status="pending" if waiting else "processing",
+            arguments=None if action.arguments is None else dumps(action.arguments).decode(),
+            raw_arguments=dumps(action.raw_arguments).decode(),
+            arguments_digest=action.digest,
+            provider_call_id=action.provider_call_id,
+            started_at=self.now() if begins else None,
+            gate=_told(call),
+        )
+
+    def asked(self, call: Call, lifetime: timedelta) -> None:
+        """The question to a person."""
+        transaction, decision = call.transaction, call.decision
+        action = transaction.call
+        assert decision is not None
+        assert action.arguments is not None
+        expires, id = self.now() + lifetime, self._ids.new()
+        call.waits_until = expires
+        self._execution.log.event(
+            ApprovalRequested(
+                tool_call_id=transaction.tool_call_id,
+                tool_name=action.function,
+                call_id=str(transaction.call_id),
+                approval_id=str(id),
+                arguments=action.arguments,
+                arguments_digest=action.digest,
+                by=decision.by or "",
+                reason=decision.reason,
+                expires_at=expires.isoformat(),
+            )
+        )
+        self._execution.log.write(
+            NewApproval(
+                id=id,
+                function_call_id=call.row_id,
+                function=action.function,
+                arguments=dumps(action.arguments).decode(),
+                arguments_digest=action.digest,
+                asked_by=decision.by or "",
+                reason=decision.reason,
+                expires_at=expires,
+            )
+        )
+
+    def decided(
+        self, call: Call, approval_id: UUID, decision: str, decided_by: UUID | None, reason: str | None
+    ) -> None:
+        """What the person said, or that nobody did."""
+        transaction = call.transaction
+        call.waits_until = None
+        self._execution.log.event(
+            ApprovalDecided(
+                tool_call_id=transaction.tool_call_id,
+                tool_name=transaction.call.function,
+                call_id=str(transaction.call_id),
+                approval_id=str(approval_id),
+                decision=decision,
+                decided_by=None if decided_by is None else str(decided_by),
+                reason=reason,
+                arguments_digest=transaction.call.digest,
+            )
+        )
+
+    def begun(self, call: Call) -> None:
+        """A call that waited is processed from now on, with the arguments that were allowed."""
+        action = call.transaction.call
+        arguments = None if action.arguments is None else dumps(action.arguments).decode()
+        self._execution.log.write(CallStart(call.row_id, arguments, action.digest, self.now()))
+
+    def given_up(self, call: Call) -> None:
+        """Nobody is asked any more."""
+        call.waits_until = None
+        self._execution.log.write(ApprovalClosed(call.row_id, self.now()))
+
+    def denied(self, call: Call, decision: Decision) -> None:
+        """A gate said no."""
+        transaction = call.transaction
+        self._execution.log.event(
+            GateDenied(
+                tool_call_id=transaction.tool_call_id,
+                tool_name=transaction.call.function,
+                call_id=str(transaction.call_id),
+                by=decision.by or "",
+                rule=decision.rule,
+                reason=decision.reason,
+                arguments_digest=transaction.call.digest,
+            )
+        )
+
+    def ended(self, call: Call, *, last: bool = True) -> None:
+        """The end of an attempt; of the last one also the response message, and the result."""
+        transaction = call.transaction
+        took_ms = self._clock.mono_ms() - call.started_ms if call.started_ms else 0.0
+        for event in transaction.end(round(took_ms), last=last):
+            self._execution.log.event(event)
+        ended = transaction.execution(took_ms)
+        rows: list[Row] = [
+            CallEnd(
+                call.row_id,
+                ended["status"],
+                ended["duration"],
+                None if ended["error"] is not None else dumps(ended["response"]).decode(),
+                None if ended["error"] is None else dumps(ended["error"]).decode(),
+                ended["retryable"],
+                self.now(),
+            )
+        ]
+        if last:
+            rows.append(self._response(call))
+            call.result = transaction.result()
+        self._execution.log.write(*rows)
+        transaction.advance(Passed())
+
+    def _response(self, call: Call) -> NewMessage:
+        transaction, branch = call.transaction, str(self._execution.run.branch_id)
+        return NewMessage(
+            self._ids.new(),
+            "action_response",
+            dumps(transaction.response(call.request_id).wire()).decode(),
+            sender=transaction.call.function if transaction.started else branch,
+            recipient=branch,
+            action_request_id=call.request_id,
+        )
+
+    def now(self) -> datetime:
+        """The time, as rows have it."""
+        return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
+
+
+def _told(call: Call) -> str | None:
+    """What governance said, with what it saw."""
+    if call.decision is None:
+        return None
+    return dumps({**call.decision.wire(), "arguments_digest": call.transaction.call.digest}).decode()

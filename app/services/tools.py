@@ -1,0 +1,124 @@
+"""Tools: register them, and tell which a project can call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from uuid import UUID
+
+from app.core.access import Principal
+from app.core.errors import Conflict, FieldError, Invalid, NotFound
+from app.core.http_tool import HttpSettings, header_faults
+from app.core.json_schema import InvalidSchema, compile_schema
+from app.core.json_text import pointer
+from app.ports.ambient import Clock
+from app.ports.catalog import Once
+from app.ports.tool import StoredTool, ToolSpec, ToolStore
+from app.services.memory import Memory
+from app.services.models import REMEMBERED_MS, AddressRule
+
+
+class Tools:
+    """The tools of a project: those of the server's Python modules, which every project has, and its own.
+
+    It is a `ports.tool.ToolCatalog`.
+    """
+
+    def __init__(
+        self,
+        store: ToolStore,
+        clock: Clock,
+        *,
+        python: Mapping[str, ToolSpec],
+        addresses: AddressRule,
+        exposed: Collection[str],
+    ) -> None:
+        """`exposed` are the variables whose values may be sent as headers."""
+        self._store = store
+        self._python = python
+        self._addresses = addresses
+        self._exposed = exposed
+        self._known: Memory[UUID, Mapping[str, ToolSpec]] = Memory(clock, REMEMBERED_MS, most=1_000)
+
+    # On the hot path
+
+    async def tools(self, project_id: UUID) -> Mapping[str, ToolSpec]:
+        """Every tool of the project by name, the Python ones first."""
+
+        async def read() -> Mapping[str, ToolSpec]:
+            return {tool.spec.name: tool.spec for tool in await self._all(project_id)}
+
+        return await self._known.find(project_id, read)
+
+    async def _all(self, project_id: UUID) -> Sequence[StoredTool]:
+        own = [tool for tool in await self._store.all(project_id) if tool.spec.name not in self._python]
+        return [*map(StoredTool, self._python.values()), *own]
+
+    # As a resource
+
+    async def list(self, who: Principal) -> Sequence[StoredTool]:
+        """The same, as they are stored."""
+        return await self._all(who.project_id)
+
+    async def get(self, who: Principal, name: str) -> StoredTool:
+        """One of them. Raises NotFound."""
+        if (python := self._python.get(name)) is not None:
+            return StoredTool(python)
+        stored = await self._store.find(who.project_id, name)
+        if stored is None:
+            raise NotFound("There is no tool of this name in this project.")
+        return stored
+
+    async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
+        """Register a tool. Raises Invalid, Conflict."""
+        self._check(spec)
+        made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
+        self._known.forget_all()
+        return made
+
+    async def put(self, who: Principal, spec: ToolSpec) -> tuple[StoredTool, bool]:
+        """Register or replace a tool; whether it is new. Raises Invalid, Conflict."""
+        self._check(spec)
+        made = await self._store.put(who.project_id, spec, by=who.key_id)
+        self._known.forget_all()
+        return made
+
+    async def delete(self, who: Principal, name: str) -> None:
+        """Remove a tool of the project. Raises NotFound, Conflict for a Python tool."""
+        try:
+            await self._store.delete(who.project_id, name, by=who.key_id)
+        except NotFound:
+            if name in self._python:
+                raise _read_only(name) from None
+            raise
+        self._known.forget_all()
+
+    def _check(self, spec: ToolSpec) -> None:
+        if spec.name in self._python:
+            raise _read_only(spec.name)
+        compile_schema(spec.parameters, at="/parameters")
+        if faults := [*_argument_faults(spec), *self._http_faults(HttpSettings.of(spec.settings))]:
+            words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
+            raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
+
+    def _http_faults(self, http: HttpSettings) -> Iterator[FieldError]:
+        if fault := self._addresses.fault_of_any(http.url, instead="; use headers"):
+            yield FieldError("/http/url", fault, "address_not_allowed")
+        for name, fault in header_faults(http.headers).items():
+            yield FieldError(pointer("http", "headers", name), fault)
+        for name, variable in http.variables().items():
+            if variable not in self._exposed:
+                words = "the operator has not listed the variable in BRANCHLINE_EXPOSED_ENV"
+                yield FieldError(pointer("http", "headers", name), words, "not_exposed")
+
+
+def _argument_faults(spec: ToolSpec) -> Iterator[FieldError]:
+    if spec.parameters.get("type") != "object":
+        words = "the schema of a tool's arguments has the type object"
+        yield FieldError("/parameters/type", words, InvalidSchema.code)
+
+
+def _read_only(name: str) -> Conflict:
+    words = "it is a Python tool of this server, which is changed in its module"
+    return Conflict(
+        f"The tool {name!r} is read-only: {words}.", errors=[FieldError("/name", words, "name_taken")]
+    )
