@@ -12,7 +12,9 @@ depends_on = None
 STATEMENTS = (
     # What a waiting run needs to go on from, when it is to be looked at again at the latest, and whether
     # something has happened that it waits for.
-    "ALTER TABLE runs ADD COLUMN resume json, ADD COLUMN wake_at timestamptz, ADD COLUMN ready_at timestamptz",
+    """
+    ALTER TABLE runs ADD COLUMN resume json, ADD COLUMN wake_at timestamptz, ADD COLUMN ready_at timestamptz
+    """,
     "CREATE INDEX runs_waiting ON runs (ready_at, wake_at) WHERE status = 'waiting'",
     """
     CREATE TABLE approvals (
