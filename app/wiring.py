@@ -71,7 +71,8 @@ from app.services.feed import Feeds
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
-from app.services.operate import ModelCatalog, OperatePlanner, Outside
+from app.services.operate import OperatePlanner
+from app.services.outside import ModelCatalog, Outside
 from app.services.oversight import Overseer
 from app.services.plan import Planner
 from app.services.projects import Projects
