@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from app.adapters.cel import Cel
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
-from app.adapters.db.engine import driver_arguments, make_engine
+from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
@@ -33,7 +32,6 @@ from app.adapters.db.partitions import ensure_partitions
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
-from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
@@ -50,43 +48,29 @@ from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
-from app.core.guardrails.base import Rule
 from app.core.operate.lifecycle import LifecycleBody
 from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
-from app.ports.context import ContextProviders
 from app.ports.provider import Provider
-from app.ports.tool import ToolCatalog, ToolRunner
-from app.services.act import Acting
-from app.services.act_runs import ActPlanner
+from app.run_wiring import Machinery, machinery
 from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
-from app.services.consensus import ConsensusPlanner
 from app.services.decisions import Choices, Decisions
-from app.services.execution import Execution
-from app.services.executor import Executor
-from app.services.feed import Feeds
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
-from app.services.operate import ModelCatalog, OperatePlanner, Outside
 from app.services.oversight import Overseer
-from app.services.plan import Planner
 from app.services.projects import Projects
-from app.services.recorder import Listener, Recorder
-from app.services.runs import Runs
+from app.services.recorder import Recorder
 from app.services.simulation import Simulator
-from app.services.stream import Decide
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
 
 HOME = "default"
 """Name of the project that requests without a key work in."""
-TOOL_TIMEOUT_S = 600.0
-"""Longest that one tool call may take, whatever its caller says."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
 HOUSEKEEPING_S = 3600.0
@@ -96,89 +80,10 @@ GRACE_S = 10.0
 log = structlog.get_logger("wiring")
 
 
-@dataclass(frozen=True, slots=True)
-class Machinery:
-    """Everything that executes runs."""
-
-    store: PostgresRuns
-    recorder: Recorder
-    executor: Executor
-    runs: Runs
-    feeds: Feeds
-
-
 def all_providers(client: ModelClient) -> dict[str, Provider]:
     """Every wire format by name."""
     made = [make(client) for make in discover(providers, "PROVIDER").values()]
     return {provider.name: provider for provider in made}
-
-
-def machinery(
-    database_url: str,
-    *,
-    lease_ms: int,
-    history_bytes: int,
-    clock: Clock,
-    ids: IdSource,
-    models: ModelCatalog,
-    known_providers: Mapping[str, Provider],
-    runners: Sequence[ToolRunner],
-    catalog: ToolCatalog,
-    lifecycle: Mapping[str, Any] | None,
-    decide: Decide,
-    rules: Mapping[str, Rule],
-    overseer: Overseer,
-    approval_s: float,
-    context: ContextProviders,
-    listeners: Sequence[Listener] = (),
-) -> Machinery:
-    """Put together what executes runs; nothing is connected or started yet."""
-    store = PostgresRuns(
-        driver_arguments(database_url),
-        owner=ids.new(),
-        lease_ms=lease_ms,
-        clock=clock,
-        history_bytes=history_bytes,
-    )
-    feeds = Feeds()
-    acting = Acting(
-        {runner.kind: runner for runner in runners},
-        clock,
-        ids,
-        timeout_s=TOOL_TIMEOUT_S,
-        approval_s=approval_s,
-    )
-    outside = Outside(
-        models=models,
-        providers=known_providers,
-        tools=catalog,
-        acting=acting,
-        overseer=overseer,
-        clock=clock,
-        ids=ids,
-        draw=random.random,
-        lifecycle=lifecycle,
-        decide=decide,
-        rules=rules,
-        context=context,
-    )
-    planners: dict[str, Planner[Any]] = {
-        "operate": OperatePlanner(outside),
-        "act": ActPlanner(catalog, acting, overseer),
-        "consensus": ConsensusPlanner(outside),
-    }
-
-    # Executor and recorder know each other: a flush that ends a run can start the next one.
-    async def resume(execution: Execution) -> None:
-        await runs.take_up(execution)
-
-    async def abandon(execution: Execution) -> None:
-        acting.abandon(execution, await store.open_calls(execution.run.id))
-
-    recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
-    executor = Executor(store, recorder, resume, abandon, clock)
-    runs = Runs(store, executor, feeds, planners, clock, ids)
-    return Machinery(store, recorder, executor, runs, feeds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -12,19 +11,19 @@ from typing import Any, Final
 import structlog
 from pydantic_core import from_json
 
-from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall, check_arguments, find_tool
 from app.core.action.table import Escalated, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
-from app.core.action.verdict import CallStatus, Cancelled, Denied, Failed, Succeeded
+from app.core.action.verdict import CallStatus, Cancelled, Denied
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
-from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
+from app.ports.tool import ToolRunner, ToolSpec
+from app.services.attempts import Attempts, Means
 from app.services.calls import Call, CallRecords
 from app.services.earlier import Earlier, taken_up
 from app.services.execution import Execution
-from app.services.oversight import FREE, PERMISSION_DENIED, Oversight, outcome_of, outcome_of_approval
+from app.services.oversight import FREE, Oversight, outcome_of, outcome_of_approval
 
 MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
@@ -94,11 +93,7 @@ class Acting:
         """`runners` by kind of tool; `timeout_s` is the longest that one attempt at a call may take,
         `approval_s` how long a person has time to decide.
         """
-        self.runners = runners
-        self.clock = clock
-        self.ids = ids
-        self.timeout_s = timeout_s
-        self.approval = timedelta(seconds=approval_s)
+        self.means = Means(runners, clock, ids, timeout_s, timedelta(seconds=approval_s))
 
     async def carry_out(self, execution: Execution, proposals: Proposals, how: Batch) -> list[dict[str, Any]]:
         """One result for each call, in input order.
@@ -113,7 +108,7 @@ class Acting:
 
     def abandon(self, execution: Execution, calls: Sequence[OpenCall]) -> None:
         """Append the end of calls whose process was lost: what they did is unknown."""
-        records = CallRecords(execution, 0, self.clock, self.ids)
+        records = CallRecords(execution, 0, self.means.clock, self.means.ids)
         for lost in calls:
             action = ActionCall(
                 lost.function,
@@ -136,13 +131,13 @@ class _Batch:
     """One batch on its way."""
 
     def __init__(self, acting: Acting, execution: Execution, proposals: Proposals, how: Batch) -> None:
-        self._acting = acting
+        self._means = acting.means
         self._execution = execution
         self._proposals = proposals
         self._how = how
         self._oversight = proposals.oversight
-        self._records = CallRecords(execution, proposals.batch, acting.clock, acting.ids)
-        self._next_start_ms = 0.0
+        self._records = CallRecords(execution, proposals.batch, acting.means.clock, acting.means.ids)
+        self._attempts = Attempts(acting.means, execution, how, self._oversight, self._records)
 
     # The two strategies.
 
@@ -152,8 +147,9 @@ class _Batch:
         for index in range(len(self._proposals.calls)):
             call = self._found(index)
             await self._authorize(call)
+            await self._take_up(call)
             self._propose(call)
-            await self._to_the_end(call)
+            await self._attempts.to_the_end(call)
             if call.waits_until is not None:
                 self._wait_for([call])
             assert call.result is not None
@@ -166,6 +162,8 @@ class _Batch:
         """All calls at the same time, their proposals recorded in input order."""
         calls = [self._found(index) for index in range(len(self._proposals.calls))]
         await self._authorize(*calls)
+        for call in calls:
+            await self._take_up(call)
         for call in calls:
             self._propose(call)
         failed = await self._run_all([call for call in calls if call.runs])
@@ -207,7 +205,7 @@ class _Batch:
     async def _in_turn(self, call: Call, room: asyncio.Semaphore) -> dict[str, Any]:
         try:
             async with room:
-                await self._to_the_end(call)
+                await self._attempts.to_the_end(call)
         except asyncio.CancelledError:
             # Cancelled while it waited for its turn, or by a sibling's failure: that is its end.
             if call.result is None:
@@ -225,7 +223,7 @@ class _Batch:
 
     def _found(self, index: int) -> Call:
         """The call with its tool, as far as it got before the run waited."""
-        proposals, ids = self._proposals, self._acting.ids
+        proposals, ids = self._proposals, self._means.ids
         if (row := proposals.earlier.row(index)) is not None:
             return taken_up(row, proposals.tools.get(row.function))
         checked = find_tool(proposals.calls[index], proposals.offered)
@@ -253,8 +251,7 @@ class _Batch:
     def _propose(self, call: Call) -> None:
         """Append the proposal: the request message, the function call, and what governance said."""
         if self._proposals.earlier.row(call.index) is not None:
-            self._go_on(call)
-            return
+            return  # it is stored already
         transaction = call.transaction
         if self._how.verbose:
             preview = str(transaction.call.raw_arguments)[:PREVIEW]
@@ -264,14 +261,14 @@ class _Batch:
             if self._execution.stop.source is not None:
                 self._cancel(call)  # nobody is asked about what is not wanted any more
             else:
-                self._records.asked(call, self._acting.approval)
+                self._records.asked(call, self._means.approval)
         elif isinstance(transaction.verdict, Denied) and call.decision is not None:
             self._records.denied(call, call.decision)
 
-    def _go_on(self, call: Call) -> None:
-        """What was decided while the run waited."""
+    async def _take_up(self, call: Call) -> None:
+        """What was decided while the run waited, for a call that is stored already."""
         transaction = call.transaction
-        if transaction.phase is not Phase.WAITING:
+        if transaction.phase is not Phase.WAITING or self._proposals.earlier.row(call.index) is None:
             return
         approval = self._proposals.earlier.approval(call.row_id)
         if self._execution.stop.source is not None:
@@ -283,25 +280,34 @@ class _Batch:
             return
         edited = approval.status == "approved" and approval.edited is not None
         if edited:
-            assert approval.edited is not None
-            arguments = from_json(approval.edited)
+            asked = transaction.call
+            arguments = from_json(approval.edited or "")
+            provider_id = asked.provider_call_id
             transaction.edited(
-                ActionCall(
-                    transaction.call.function,
-                    transaction.call.raw_arguments,
-                    arguments,
-                    provider_call_id=transaction.call.provider_call_id,
-                )
+                ActionCall(asked.function, asked.raw_arguments, arguments, provider_call_id=provider_id)
             )
         words = {"approved": "edit" if edited else "approve", "denied": "deny", "expired": "expired"}
         self._records.decided(
             call, approval.id, words[approval.status], approval.decided_by, approval.comment
         )
-        transaction.advance(outcome_of_approval(approval.status, approval.comment))
+        outcome = outcome_of_approval(approval.status, approval.comment)
+        if isinstance(outcome, Passed):
+            outcome = await self._judged_again(call)
+        transaction.advance(outcome)
         if transaction.verdict is None:
             self._check_again(call)
         if transaction.verdict is None:
             self._records.begun(call)
+
+    async def _judged_again(self, call: Call) -> Outcome:
+        """A person can allow what asks for one, and nothing that is denied by now or with other words."""
+        if not self._oversight.governed:
+            return Passed()
+        decision = await self._oversight.authorize(call.transaction.call, call.transaction.call_id)
+        outcome = outcome_of(decision)
+        if isinstance(outcome, Denied):
+            self._records.denied(call, decision)
+        return Passed() if isinstance(outcome, Escalated) else outcome
 
     def _check_again(self, call: Call) -> None:
         """The tool, or the arguments, may have become others while the call waited."""
@@ -312,178 +318,9 @@ class _Batch:
         if checked.error is not None:
             transaction.refuse(checked.error.type, checked.error.message)
 
-    async def _to_the_end(self, call: Call) -> None:
-        """Attempt after attempt, until the call has ended."""
-        how, transaction = self._how, call.transaction
-        if not call.runs:
-            return
-        if transaction.phase is Phase.RECORDING:
-            await self._record(call)
-            return
-        delay_s = how.retry_delay_s
-        while True:
-            await self._throttled()
-            transaction = call.transaction
-            transaction.advance(await self._attempt(call))
-            if not self._may_try_again(call):
-                await self._record(call)
-                return
-            await self._record(call, last=False)
-            await self._pause(delay_s)
-            delay_s *= how.retry_backoff
-            call.transaction = transaction.again()
-            call.row_id, call.started_ms = self._acting.ids.new(), 0.0
-            self._records.tried_again(call)
-
-    async def _attempt(self, call: Call) -> Outcome:
-        """Everything from the recorded intent to what came of it; the phase is left at the end's."""
-        execution, transaction = self._execution, call.transaction
-        # Where nothing can still stop it, its beginning is committed together with the intent.
-        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
-        if sure:
-            execution.log.event(transaction.start())
-        await execution.log.committed()
-        transaction.advance(Passed())  # the intent is recorded
-        if execution.stop.source is not None:
-            return Cancelled()
-        if self._oversight.hooked:
-            asked = asyncio.create_task(self._oversight.before(transaction))
-            await self._unless_stopped(asked)
-            if not asked.done():
-                await _cut_off(asked)
-                return Cancelled()
-            if (blocked := asked.result()) is not None:
-                return Failed("HOOK_BLOCKED", blocked)
-        transaction.advance(Passed())  # no hook speaks against it
-        try:
-            invocation = await self._prepared(call)
-        except ToolFailure as failure:
-            return Failed(failure.type, failure.message, failure.retryable)
-        if isinstance(invocation, Failed | Denied):
-            return invocation
-        transaction.advance(Passed())  # the arguments are those that were checked and authorized
-        if not sure:
-            execution.log.event(transaction.start())
-        call.started_ms = self._acting.clock.mono_ms()
-        return await self._invoke(call, invocation)
-
-    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
-        """What the tool is to be called with, authorized again where its own preprocessor changed it."""
-        run, transaction, spec = self._execution.run, call.transaction, call.spec
-        assert spec is not None
-        assert run.branch_id is not None
-        asked = transaction.call
-        invocation = Invocation(
-            transaction.call_id,
-            spec.name,
-            asked.arguments or {},
-            run.id,
-            run.branch_id,
-            run.project_id,
-        )
-        runner = self._acting.runners[spec.kind]
-        if not spec.prepares or not isinstance(runner, PreparingRunner):
-            return invocation
-        prepared = await runner.prepare(spec, invocation)
-        changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
-        if not self._oversight.governed or changed.digest == asked.digest:
-            return prepared
-        decision = await self._oversight.authorize(changed, transaction.call_id)
-        outcome = outcome_of(decision)
-        if isinstance(outcome, Passed):
-            return prepared
-        if isinstance(outcome, Denied):
-            self._records.denied(call, decision)
-            return outcome
-        if isinstance(outcome, Escalated):
-            # Nobody can be asked any more: what waits is asked about before anything of it has run.
-            message = "the tool's preprocessor changed the arguments to some that need an approval"
-            return Failed(PERMISSION_DENIED, message, False)
-        assert isinstance(outcome, Failed)
-        return outcome
-
-    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
-        """Run the tool, until it ends, the run is stopped, or its time is over."""
-        most_s = self._acting.timeout_s
-        limit_s = min(self._how.call_timeout_s or most_s, most_s)
-        task = asyncio.create_task(self._run_tool(call, invocation))
-        try:
-            await self._unless_stopped(task, limit_s)
-        except asyncio.CancelledError:
-            await _cut_off(task)
-            return Cancelled()
-        if task.done():
-            return task.result()
-        await _cut_off(task)
-        if self._execution.stop.source is not None:
-            return Cancelled()
-        return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
-
-    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
-        """Wait until the task is done, the run is stopped, or the time is over."""
-        await asyncio.wait(
-            {task, self._execution.stop.requested},
-            timeout=limit_s,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-
-    async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
-        assert call.spec is not None
-        try:
-            output = output_of(await self._acting.runners[call.spec.kind].call(call.spec, invocation))
-        except ToolFailure as failure:
-            return Failed(failure.type, failure.message, failure.retryable)
-        except Exception as failure:
-            return Failed(type(failure).__name__, str(failure))
-        return Succeeded(output.value, output.truncated)
-
-    def _may_try_again(self, call: Call) -> bool:
-        transaction, how = call.transaction, self._how
-        verdict = transaction.verdict
-        return (
-            isinstance(verdict, Failed)
-            and transaction.started
-            and verdict.retryable is not False
-            and transaction.attempt <= how.retries
-            and call.spec is not None
-            and (call.spec.idempotent or how.retry_any_tool)
-            and self._execution.stop.source is None
-        )
-
-    async def _record(self, call: Call, *, last: bool = True) -> None:
-        """Append the end, then tell the hooks: they cannot change what is recorded."""
-        self._records.ended(call, last=last)
-        transaction = call.transaction
-        if self._oversight.hooked:
-            took_ms = self._acting.clock.mono_ms() - call.started_ms if call.started_ms else None
-            await self._oversight.after(transaction, took_ms)
-        transaction.advance(Passed())
-
     def _cancel(self, call: Call) -> None:
         """The end of a call that is not wanted any more."""
         if call.waits_until is not None:
             self._records.given_up(call)
         call.transaction.cancel()
         self._records.ended(call)
-
-    async def _throttled(self) -> None:
-        """Wait until the next call may begin."""
-        if not self._how.throttle_s:
-            return
-        now_ms = self._acting.clock.mono_ms()
-        start_ms = max(now_ms, self._next_start_ms)
-        self._next_start_ms = start_ms + self._how.throttle_s * 1000
-        await self._pause((start_ms - now_ms) / 1000)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, unless the run is stopped."""
-        if seconds > 0 and self._execution.stop.source is None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
-
-
-async def _cut_off(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()

@@ -25,7 +25,7 @@ from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.services.answers import asking_of
 from app.services.execution import Execution
-from app.services.operate import Outside, model_named
+from app.services.outside import Outside
 from app.services.plan import Plan
 from app.services.voter import Candidate, Voter
 
@@ -59,9 +59,9 @@ class ConsensusPlanner:
         return Plan(_Consensus(outside, branch, request, slates, budget).perform)
 
     async def _slate(self, run: RunRecord, branch: BranchState, request: ConsensusRequest, at: int) -> _Slate:
-        models, project, voter = self._outside.models, run.project_id, request.voters[at]
+        project, voter = run.project_id, request.voters[at]
         pointer = f"/voters/{at}" if isinstance(voter, str) else f"/voters/{at}/model"
-        own = await model_named(models, project, request.electorate[at].model, pointer)
+        own = await self._outside.model_named(project, request.electorate[at].model, pointer)
         lifecycle = self._outside.lifecycle_of(
             request.lifecycle.level() if request.lifecycle else None,
             branch.lifecycle,
@@ -72,7 +72,7 @@ class ConsensusPlanner:
         for index, name in enumerate(lifecycle.fallbacks):
             # A model is no fallback of its own.
             if name != own.endpoint.name:
-                fallback = await model_named(models, project, name, f"/lifecycle/fallbacks/{index}")
+                fallback = await self._outside.model_named(project, name, f"/lifecycle/fallbacks/{index}")
                 endpoints.append(fallback.endpoint)
         return _Slate(endpoints, lifecycle.options)
 

@@ -257,3 +257,20 @@ async def test_who_follows_a_run_hears_of_everything_while_it_waits(service: Ser
     await asyncio.wait_for(following, 10)
     types = [event["type"] for event in await service.events(run["id"])]
     assert heard == [*types, "stream.end"]
+
+
+@pytest.mark.parametrize("decision", ["approve", "edit"])
+async def test_what_is_denied_by_now_is_not_done_though_a_person_allows_it(
+    service: Service, decision: str
+) -> None:
+    text = key()
+    run = await waiting(service, note(text))
+    (approval,) = await asked(service, run)
+    gate = {"rules": [{"when": "function == 'note'", "effect": "deny", "reason": "not any more"}]}
+    changed = await service.http.patch(f"/v1/branches/{run['branch_id']}", json={"gate": gate})
+    assert changed.status_code == 200
+    more = {"arguments": {"text": text + "!"}} if decision == "edit" else {}
+    assert (await decide(service, approval, decision, **more)).status_code == 200
+    ended = await service.ended(run["id"])
+    assert ended["result"][0]["output"] == {"error": "denied by governance gate", "function": "note"}
+    assert (text in CALLS, text + "!" in CALLS) == (False, False)

@@ -1,0 +1,111 @@
+"""Put together what executes runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.adapters.db.engine import driver_arguments
+from app.adapters.db.run_store import PostgresRuns
+from app.core.guardrails.base import Rule
+from app.ports.ambient import Clock, IdSource
+from app.ports.context import ContextProviders
+from app.ports.provider import Provider
+from app.ports.tool import ToolCatalog, ToolRunner
+from app.services.act import Acting
+from app.services.act_runs import ActPlanner
+from app.services.consensus import ConsensusPlanner
+from app.services.execution import Execution
+from app.services.executor import Executor
+from app.services.feed import Feeds
+from app.services.operate import OperatePlanner
+from app.services.outside import ModelCatalog, Outside
+from app.services.oversight import Overseer
+from app.services.plan import Planner
+from app.services.recorder import Listener, Recorder
+from app.services.runs import Runs
+from app.services.stream import Decide
+
+TOOL_TIMEOUT_S = 600.0
+"""Longest that one tool call may take, whatever its caller says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """Everything that executes runs."""
+
+    store: PostgresRuns
+    recorder: Recorder
+    executor: Executor
+    runs: Runs
+    feeds: Feeds
+
+
+def machinery(
+    database_url: str,
+    *,
+    lease_ms: int,
+    history_bytes: int,
+    clock: Clock,
+    ids: IdSource,
+    models: ModelCatalog,
+    known_providers: Mapping[str, Provider],
+    runners: Sequence[ToolRunner],
+    catalog: ToolCatalog,
+    lifecycle: Mapping[str, Any] | None,
+    decide: Decide,
+    rules: Mapping[str, Rule],
+    overseer: Overseer,
+    approval_s: float,
+    context: ContextProviders,
+    listeners: Sequence[Listener] = (),
+) -> Machinery:
+    """Put together what executes runs; nothing is connected or started yet."""
+    store = PostgresRuns(
+        driver_arguments(database_url),
+        owner=ids.new(),
+        lease_ms=lease_ms,
+        clock=clock,
+        history_bytes=history_bytes,
+    )
+    feeds = Feeds()
+    acting = Acting(
+        {runner.kind: runner for runner in runners},
+        clock,
+        ids,
+        timeout_s=TOOL_TIMEOUT_S,
+        approval_s=approval_s,
+    )
+    outside = Outside(
+        models=models,
+        providers=known_providers,
+        tools=catalog,
+        acting=acting,
+        overseer=overseer,
+        clock=clock,
+        ids=ids,
+        draw=random.random,
+        lifecycle=lifecycle,
+        decide=decide,
+        rules=rules,
+        context=context,
+    )
+    planners: dict[str, Planner[Any]] = {
+        "operate": OperatePlanner(outside),
+        "act": ActPlanner(catalog, acting, overseer),
+        "consensus": ConsensusPlanner(outside),
+    }
+
+    # Executor and recorder know each other: a flush that ends a run can start the next one.
+    async def resume(execution: Execution) -> None:
+        await runs.take_up(execution)
+
+    async def abandon(execution: Execution) -> None:
+        acting.abandon(execution, await store.open_calls(execution.run.id))
+
+    recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
+    executor = Executor(store, recorder, resume, abandon, clock)
+    runs = Runs(store, executor, feeds, planners, clock, ids)
+    return Machinery(store, recorder, executor, runs, feeds)

@@ -1,0 +1,218 @@
+"""Carry one call through its attempts: intent, hooks, preparation, the tool, and the record of each end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from app.core.action.jsonable import output_of
+from app.core.action.normalize import ActionCall
+from app.core.action.table import Escalated, Outcome, Passed, Phase
+from app.core.action.verdict import Cancelled, Denied, Failed, Succeeded
+from app.core.operate.params import Batch
+from app.ports.ambient import Clock, IdSource
+from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner
+from app.services.calls import Call, CallRecords
+from app.services.execution import Execution
+from app.services.oversight import PERMISSION_DENIED, Oversight, outcome_of
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What calls are made with."""
+
+    runners: Mapping[str, ToolRunner]
+    """By kind of tool."""
+    clock: Clock
+    ids: IdSource
+    timeout_s: float
+    """The longest that one attempt may take."""
+    approval: timedelta
+    """How long a person has time to decide."""
+
+
+class Attempts:
+    """Makes the calls of one batch; the caller says which of them may run at the same time."""
+
+    def __init__(
+        self, means: Means, execution: Execution, how: Batch, oversight: Oversight, records: CallRecords
+    ) -> None:
+        self._means = means
+        self._execution = execution
+        self._how = how
+        self._oversight = oversight
+        self._records = records
+        self._next_start_ms = 0.0
+
+    async def to_the_end(self, call: Call) -> None:
+        """Attempt after attempt, until the call has ended."""
+        how, transaction = self._how, call.transaction
+        if not call.runs:
+            return
+        if transaction.phase is Phase.RECORDING:
+            await self._record(call)
+            return
+        delay_s = how.retry_delay_s
+        while True:
+            await self._throttled()
+            transaction = call.transaction
+            transaction.advance(await self._attempt(call))
+            if not self._may_try_again(call):
+                await self._record(call)
+                return
+            await self._record(call, last=False)
+            await self._pause(delay_s)
+            delay_s *= how.retry_backoff
+            call.transaction = transaction.again()
+            call.row_id, call.started_ms = self._means.ids.new(), 0.0
+            self._records.tried_again(call)
+
+    async def _attempt(self, call: Call) -> Outcome:
+        """Everything from the recorded intent to what came of it; the phase is left at the end's."""
+        execution, transaction = self._execution, call.transaction
+        # Where nothing can still stop it, its beginning is committed together with the intent.
+        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
+        if sure:
+            execution.log.event(transaction.start())
+        await execution.log.committed()
+        transaction.advance(Passed())  # the intent is recorded
+        if execution.stop.source is not None:
+            return Cancelled()
+        if self._oversight.hooked:
+            asked = asyncio.create_task(self._oversight.before(transaction))
+            await self._unless_stopped(asked)
+            if not asked.done():
+                await _cut_off(asked)
+                return Cancelled()
+            if (blocked := asked.result()) is not None:
+                return Failed("HOOK_BLOCKED", blocked)
+        transaction.advance(Passed())  # no hook speaks against it
+        try:
+            invocation = await self._prepared(call)
+        except ToolFailure as failure:
+            return Failed(failure.type, failure.message, failure.retryable)
+        if isinstance(invocation, Failed | Denied):
+            return invocation
+        transaction.advance(Passed())  # the arguments are those that were checked and authorized
+        if not sure:
+            execution.log.event(transaction.start())
+        call.started_ms = self._means.clock.mono_ms()
+        return await self._invoke(call, invocation)
+
+    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
+        """What the tool is to be called with, authorized again where its own preprocessor changed it."""
+        run, transaction, spec = self._execution.run, call.transaction, call.spec
+        assert spec is not None
+        assert run.branch_id is not None
+        asked = transaction.call
+        invocation = Invocation(
+            transaction.call_id,
+            spec.name,
+            asked.arguments or {},
+            run.id,
+            run.branch_id,
+            run.project_id,
+        )
+        runner = self._means.runners[spec.kind]
+        if not spec.prepares or not isinstance(runner, PreparingRunner):
+            return invocation
+        prepared = await runner.prepare(spec, invocation)
+        changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
+        if not self._oversight.governed or changed.digest == asked.digest:
+            return prepared
+        decision = await self._oversight.authorize(changed, transaction.call_id)
+        outcome = outcome_of(decision)
+        if isinstance(outcome, Passed):
+            return prepared
+        if isinstance(outcome, Denied):
+            self._records.denied(call, decision)
+            return outcome
+        if isinstance(outcome, Escalated):
+            # Nobody can be asked any more: what waits is asked about before anything of it has run.
+            message = "the tool's preprocessor changed the arguments to some that need an approval"
+            return Failed(PERMISSION_DENIED, message, False)
+        assert isinstance(outcome, Failed)
+        return outcome
+
+    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
+        """Run the tool, until it ends, the run is stopped, or its time is over."""
+        most_s = self._means.timeout_s
+        limit_s = min(self._how.call_timeout_s or most_s, most_s)
+        task = asyncio.create_task(self._run_tool(call, invocation))
+        try:
+            await self._unless_stopped(task, limit_s)
+        except asyncio.CancelledError:
+            await _cut_off(task)
+            return Cancelled()
+        if task.done():
+            return task.result()
+        await _cut_off(task)
+        if self._execution.stop.source is not None:
+            return Cancelled()
+        return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
+
+    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
+        """Wait until the task is done, the run is stopped, or the time is over."""
+        await asyncio.wait(
+            {task, self._execution.stop.requested},
+            timeout=limit_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+
+    async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
+        assert call.spec is not None
+        try:
+            output = output_of(await self._means.runners[call.spec.kind].call(call.spec, invocation))
+        except ToolFailure as failure:
+            return Failed(failure.type, failure.message, failure.retryable)
+        except Exception as failure:
+            return Failed(type(failure).__name__, str(failure))
+        return Succeeded(output.value, output.truncated)
+
+    def _may_try_again(self, call: Call) -> bool:
+        transaction, how = call.transaction, self._how
+        verdict = transaction.verdict
+        return (
+            isinstance(verdict, Failed)
+            and transaction.started
+            and verdict.retryable is not False
+            and transaction.attempt <= how.retries
+            and call.spec is not None
+            and (call.spec.idempotent or how.retry_any_tool)
+            and self._execution.stop.source is None
+        )
+
+    async def _record(self, call: Call, *, last: bool = True) -> None:
+        """Append the end, then tell the hooks: they cannot change what is recorded."""
+        self._records.ended(call, last=last)
+        transaction = call.transaction
+        if self._oversight.hooked:
+            took_ms = self._means.clock.mono_ms() - call.started_ms if call.started_ms else None
+            await self._oversight.after(transaction, took_ms)
+        transaction.advance(Passed())
+
+    async def _throttled(self) -> None:
+        """Wait until the next call may begin."""
+        if not self._how.throttle_s:
+            return
+        now_ms = self._means.clock.mono_ms()
+        start_ms = max(now_ms, self._next_start_ms)
+        self._next_start_ms = start_ms + self._how.throttle_s * 1000
+        await self._pause((start_ms - now_ms) / 1000)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, unless the run is stopped."""
+        if seconds > 0 and self._execution.stop.source is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
+
+
+async def _cut_off(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()
