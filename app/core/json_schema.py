@@ -100,6 +100,25 @@ def compile_schema(schema: Any, *, at: str = "") -> JsonSchema:
     return made
 
 
+_known: OrderedDict[int, tuple[Mapping[str, Any], JsonSchema]] = OrderedDict()
+"""By identity; each entry keeps its mapping alive, so that no other one can have the same."""
+
+
+def compiled_once(schema: Mapping[str, Any], *, at: str = "") -> JsonSchema:
+    """The same for a schema that nobody changes any more, without a look at its text from the second time on.
+
+    A tool's schema is compared with the arguments of every call.
+    """
+    held = _known.get(id(schema))
+    if held is not None and held[0] is schema:
+        return held[1]
+    made = compile_schema(schema, at=at)
+    _known[id(schema)] = schema, made
+    if len(_known) > CACHED_SCHEMAS:
+        _known.popitem(last=False)
+    return made
+
+
 def _checked_text(schema: Any, at: str) -> bytes:
     if isinstance(schema, bool):
         meaning = "accepts everything" if schema else "accepts nothing"

@@ -185,7 +185,10 @@ class _Batch:
 
     async def _run_all(self, calls: Sequence[Call]) -> dict[str, Any] | None:
         """The first result that ends the request, if one does; no call is on its way after that."""
-        room = asyncio.Semaphore(self._how.max_concurrent or MAX_CONCURRENT)
+        most = self._how.max_concurrent or MAX_CONCURRENT
+        if not self._how.throttle_s and any(c.transaction.phase is Phase.RECORDING_INTENT for c in calls):
+            await self._attempts.intend(calls, at_once=most)
+        room = asyncio.Semaphore(most)
         tasks = [asyncio.create_task(self._in_turn(call, room)) for call in calls]
         failed: dict[str, Any] | None = None
         try:

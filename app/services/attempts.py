@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,6 +48,25 @@ class Attempts:
         self._records = records
         self._next_start_ms = 0.0
 
+    async def intend(self, calls: Sequence[Call], *, at_once: int) -> None:
+        """Commit the intent of all these calls together; `at_once` of them are about to begin."""
+        for call in calls[:at_once]:
+            self._begin_early(call)
+        await self._execution.log.committed()
+        for call in calls:
+            call.intended = True
+
+    def _begin_early(self, call: Call) -> None:
+        """Where nothing can still stop a call, its beginning is committed together with the intent."""
+        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
+        if sure and call.transaction.phase is Phase.RECORDING_INTENT:
+            self._begin(call)
+
+    def _begin(self, call: Call) -> None:
+        if not call.begun:
+            call.begun = True
+            self._execution.log.event(call.transaction.start())
+
     async def to_the_end(self, call: Call) -> None:
         """Attempt after attempt, until the call has ended."""
         how, transaction = self._how, call.transaction
@@ -69,16 +88,14 @@ class Attempts:
             delay_s *= how.retry_backoff
             call.transaction = transaction.again()
             call.row_id, call.started_ms = self._means.ids.new(), 0.0
+            call.intended = call.begun = False
             self._records.tried_again(call)
 
     async def _attempt(self, call: Call) -> Outcome:
         """Everything from the recorded intent to what came of it; the phase is left at the end's."""
         execution, transaction = self._execution, call.transaction
-        # Where nothing can still stop it, its beginning is committed together with the intent.
-        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
-        if sure:
-            execution.log.event(transaction.start())
-        await execution.log.committed()
+        if not call.intended:
+            await self.intend([call], at_once=1)
         transaction.advance(Passed())  # the intent is recorded
         if execution.stop.source is not None:
             return Cancelled()
@@ -98,8 +115,7 @@ class Attempts:
         if isinstance(invocation, Failed | Denied):
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
-        if not sure:
-            execution.log.event(transaction.start())
+        self._begin(call)
         call.started_ms = self._means.clock.mono_ms()
         return await self._invoke(call, invocation)
 

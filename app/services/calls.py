@@ -30,6 +30,10 @@ class Call:
     spec: ToolSpec | None
     index: int
     started_ms: float = 0.0
+    intended: bool = False
+    """Whether the intent to make this attempt is committed."""
+    begun: bool = False
+    """Whether its TOOL_START is appended."""
     decision: Decision | None = None
     """What governance said of it; None before that, and where nothing governs."""
     waits_until: datetime | None = None

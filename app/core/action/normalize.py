@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from app.core.errors import FieldError, Invalid
-from app.core.json_schema import JsonSchema, SchemaError, compile_schema
+from app.core.json_schema import JsonSchema, SchemaError, compiled_once
 from app.core.json_text import canonical, pointer
 
 TOOL_NOT_FOUND = "TOOL_NOT_FOUND"
@@ -125,8 +125,11 @@ def argument_faults(
     return faults or _schema_of(parameters).check(arguments)
 
 
+_ANY_OBJECT: Final = {"type": "object"}
+
+
 def _schema_of(parameters: Mapping[str, Any]) -> JsonSchema:
-    return compile_schema(parameters or {"type": "object"}, at="/parameters")
+    return compiled_once(parameters or _ANY_OBJECT, at="/parameters")
 
 
 def _told(faults: Sequence[SchemaError]) -> str:
