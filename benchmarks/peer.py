@@ -1,4 +1,4 @@
-"""The lifecycle of the `l0` package (`ai2070-l0`) on the same streams, where it is installed."""
+"""The same work by the packages `l0` (`ai2070-l0`) and `lionagi`, where they are installed, in memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import importlib.util
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from app.core.chunks import TextDelta
 from benchmarks.client import LoadFailed
-from benchmarks.figures import Figures, Scale
+from benchmarks.figures import Figures, Scale, p50
+from benchmarks.loads import BATCH
 from benchmarks.parts import deltas_of
+
+T = TypeVar("T")
 
 NAMES: Final = {"bare": "line", "everything": "line", "everything_lines": "lines"}
 """As in `parts`, without JSON: its rules reject the list that is measured there."""
@@ -21,9 +25,9 @@ LONGEST: Final = 10_000
 """Tokens: with everything on, longer streams take minutes."""
 
 
-def is_installed() -> bool:
+def is_installed(package: str) -> bool:
     """Whether there is anything to compare with."""
-    return importlib.util.find_spec("l0") is not None
+    return importlib.util.find_spec(package) is not None
 
 
 def lifecycle(scale: Scale) -> Figures:
@@ -38,6 +42,40 @@ def lifecycle(scale: Scale) -> Figures:
     return figures
 
 
+def act(scale: Scale) -> Figures:
+    """Tool calls of a branch that keeps nothing, under `lionagi.`."""
+    lionagi = importlib.import_module("lionagi")
+    config = importlib.import_module("lionagi.protocols.generic.log").DataLoggerConfig
+    # Otherwise it writes files into the working directory when the process ends.
+    branch = partial(lionagi.Branch, tools=[peer_add], log_config=config(auto_save_on_exit=False))
+    return _alone(_acted(branch, scale))
+
+
+async def _acted(new_branch: Callable[[], Any], scale: Scale) -> Figures:
+    figures: Figures = {}
+    for name, calls, count in (("act1_ms", 1, scale.acts), ("act100_ms", BATCH, scale.batches)):
+        asked = [{"function": "peer_add", "arguments": {"a": n, "b": 1}} for n in range(calls)]
+        times: list[float] = []
+        for _ in range(count):
+            branch = new_branch()
+            began = time.perf_counter()
+            done = await branch.act(asked)
+            times.append((time.perf_counter() - began) * 1000)
+            if [response.output for response in done] != [n + 1 for n in range(calls)]:
+                raise LoadFailed("lionagi did not carry the calls out")
+        figures[f"lionagi.{name}"] = p50(times)
+    return figures
+
+
+async def peer_add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# The package takes no annotations that are texts.
+peer_add.__annotations__ = {"a": int, "b": int, "return": int}
+
+
 def _everything(l0: Any) -> dict[str, Any]:
     return {
         "guardrails": l0.RECOMMENDED_GUARDRAILS(),
@@ -49,7 +87,7 @@ def _everything(l0: Any) -> dict[str, Any]:
     }
 
 
-def _alone(work: Coroutine[Any, Any, float]) -> float:
+def _alone(work: Coroutine[Any, Any, T]) -> T:
     """Its value, from an event loop in a thread of its own: there may be one in this thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()

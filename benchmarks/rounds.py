@@ -195,5 +195,6 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),
     Block("prompt", parts.prompts),
-    *([Block("peer", peer.lifecycle)] if peer.is_installed() else []),
+    *([Block("peer_lifecycle", peer.lifecycle)] if peer.is_installed("l0") else []),
+    *([Block("peer_act", peer.act)] if peer.is_installed("lionagi") else []),
 )
