@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import cel
-
+from app.adapters.cel_library import cel
 from app.adapters.cel_shape import Unmeasurable, loop_variable, spelled
 from app.core.json_text import dumps, is_storable
 from app.ports.expressions import ExpressionFailed

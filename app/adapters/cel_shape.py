@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import cel
+from app.adapters.cel_library import cel
 
 MAX_CHARACTERS: Final = 2_000
 MAX_DEPTH: Final = 20

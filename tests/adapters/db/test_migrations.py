@@ -10,10 +10,11 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from app.adapters.db.engine import make_engine
-from app.adapters.db.migrate import is_current, migrate
+from app.adapters.db.migrate import head, is_current, migrate
 from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, weeks_ahead
 from app.adapters.db.tables import metadata
 from tests.conftest import ROOT
@@ -92,3 +93,9 @@ async def test_what_followed_the_first_tables_can_be_taken_back_and_made_again(d
     taken = {entry[1].name for entry in without if entry[0] == "add_table"}
     assert {"webhook_endpoints", "webhook_deliveries", "tools", "approvals"} <= taken
     assert again == []
+
+
+def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    assert ScriptDirectory.from_config(config).get_current_head() == head()
