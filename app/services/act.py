@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from pydantic_core import from_json
@@ -30,6 +30,8 @@ MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
 PREVIEW: Final = 50
 """Characters of its arguments that are logged of a call, if the caller wants that."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger("act")
 
@@ -347,27 +349,25 @@ class _Batch:
         if execution.stop.source is not None:
             return Cancelled()
         if self._oversight.hooked:
-            asked = asyncio.create_task(self._oversight.before(transaction))
-            await self._unless_stopped(asked)
-            if not asked.done():
-                await _cut_off(asked)
-                return Cancelled()
-            if (blocked := asked.result()) is not None:
+            blocked = await self._unless_cut_off(self._oversight.before(transaction))
+            if isinstance(blocked, Failed | Cancelled):
+                return blocked
+            if blocked is not None:
                 return Failed("HOOK_BLOCKED", blocked)
         transaction.advance(Passed())  # no hook speaks against it
         try:
             invocation = await self._prepared(call)
         except ToolFailure as failure:
             return Failed(failure.type, failure.message, failure.retryable)
-        if isinstance(invocation, Failed | Denied):
+        if isinstance(invocation, Failed | Denied | Cancelled):
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
         if not sure:
             execution.log.event(transaction.start())
         call.started_ms = self._acting.clock.mono_ms()
-        return await self._invoke(call, invocation)
+        return await self._unless_cut_off(self._run_tool(call, invocation), self._limit_s)
 
-    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
+    async def _prepared(self, call: Call) -> Invocation | Failed | Denied | Cancelled:
         """What the tool is to be called with, authorized again where its own preprocessor changed it."""
         run, transaction, spec = self._execution.run, call.transaction, call.spec
         assert spec is not None
@@ -384,7 +384,9 @@ class _Batch:
         runner = self._acting.runners[spec.kind]
         if not spec.prepares or not isinstance(runner, PreparingRunner):
             return invocation
-        prepared = await runner.prepare(spec, invocation)
+        prepared = await self._unless_cut_off(runner.prepare(spec, invocation), self._limit_s)
+        if isinstance(prepared, Failed | Cancelled):
+            return prepared
         changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
         if not self._oversight.governed or changed.digest == asked.digest:
             return prepared
@@ -402,13 +404,14 @@ class _Batch:
         assert isinstance(outcome, Failed)
         return outcome
 
-    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
-        """Run the tool, until it ends, the run is stopped, or its time is over."""
-        most_s = self._acting.timeout_s
-        limit_s = min(self._how.call_timeout_s or most_s, most_s)
-        task = asyncio.create_task(self._run_tool(call, invocation))
+    async def _unless_cut_off(
+        self, work: Coroutine[Any, Any, T], limit_s: float | None = None
+    ) -> T | Failed | Cancelled:
+        """What comes of the work; it is cut off when the run is stopped, or its time is over."""
+        task = asyncio.create_task(work)
+        awaited: set[asyncio.Future[Any]] = {task, self._execution.stop.requested}
         try:
-            await self._unless_stopped(task, limit_s)
+            await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cut_off(task)
             return Cancelled()
@@ -419,13 +422,11 @@ class _Batch:
             return Cancelled()
         return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
 
-    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
-        """Wait until the task is done, the run is stopped, or the time is over."""
-        await asyncio.wait(
-            {task, self._execution.stop.requested},
-            timeout=limit_s,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+    @property
+    def _limit_s(self) -> float:
+        """How long the tool may take, and what prepares its arguments."""
+        most_s = self._acting.timeout_s
+        return min(self._how.call_timeout_s or most_s, most_s)
 
     async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
         assert call.spec is not None
