@@ -10,6 +10,7 @@ from tests.support.conformance_tools import OPENED, SAID
 from tests.support.database import migrated
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
+from tests.system.conftest import model_server as model_server
 
 PLUGINS = {
     "tool_modules": ("tests.support.tools", "tests.support.hook_plugins", "tests.support.conformance_tools"),
