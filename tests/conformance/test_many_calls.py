@@ -107,6 +107,12 @@ async def test_so_many_calls_run_together_and_no_more(
     assert (crowd.most, crowd.begun) == (together, count), "each is made once"
 
 
+async def test_the_number_of_attempts_has_a_bound(service: Service) -> None:
+    body = {"requests": [call("nothing")], "call_params": {"retry_attempts": 11}}
+    problem = await refused(service, await service.branch(), 422, **body)
+    assert [fault["pointer"] for fault in problem["errors"]] == ["/call_params/retry_attempts"]
+
+
 async def test_a_failure_that_is_not_suppressed_cancels_the_others_and_records_them(
     service: Service,
 ) -> None:

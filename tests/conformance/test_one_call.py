@@ -45,6 +45,8 @@ async def test_a_request_gives_its_function_arguments_and_output(service: Servic
     assert (asked["function"], asked["arguments"]) == ("add", {"a": 1, "b": 2})
     assert (answered["function"], answered["arguments"]) == ("add", {"a": 1, "b": 2})
     assert (answered["output"], answered["error"]) == (3, None)
+    ends = [(message["sender"], message["recipient"]) for message in await service.messages(branch)]
+    assert ends == [("user", "add"), ("add", branch)]
 
 
 @pytest.mark.parametrize(
