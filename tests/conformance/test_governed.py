@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from tests.support.acting import call, pairs_of, rows_of, types_of
+from tests.support.acting import begun, call, pairs_of, rows_of, types_of
 from tests.support.conformance_tools import SAID
 from tests.support.hook_plugins import TOLD
+from tests.support.polling import until
 from tests.support.receiver import Receiver, Reply
 from tests.support.service import Service
 
@@ -138,3 +140,31 @@ async def test_act_and_operate_are_governed_alike(service: Service) -> None:
     operated = (await service.operate(branch, actions=True))["result"]["action_responses"]
     assert [{**r, "call_id": ""} for r in acted] == [{**r, "call_id": ""} for r in operated]
     assert SAID == []
+
+
+@pytest.mark.parametrize(("strategy", "asked"), [("concurrent", 3), ("sequential", 1)])
+async def test_a_cancelled_run_waits_for_no_gate(service: Service, strategy: str, asked: int) -> None:
+    async with Receiver() as receiver:
+        receiver.replies["/gate"] = [Reply(after=asyncio.Event())]
+        gate = {"http": {"url": receiver.url("/gate"), "timeout_ms": 30_000}}
+        branch = await service.branch(gate=gate)
+        run = await begun(service, branch, requests=[call("say", text="a")] * 3, strategy=strategy)
+        await until(lambda: receiver.open == asked)
+        await service.http.post(f"/v1/runs/{run['id']}/cancel")
+        assert (await service.ended(run["id"]))["status"] == "cancelled"
+        assert len(receiver.received) == asked
+    assert [row["status"] for row in await rows_of(service, run["id"])] == ["cancelled"] * 3
+    assert len(await pairs_of(service, branch)) == 3
+    assert "GATE_DENIED" not in [event["type"] for event in await service.events(run["id"])]
+
+
+async def test_nor_for_one_that_is_asked_again(service: Service) -> None:
+    async with Receiver() as receiver:
+        receiver.replies["/gate"] = [Reply(body=b'{"effect": "allow"}'), Reply(after=asyncio.Event())]
+        gate = {"http": {"url": receiver.url("/gate"), "timeout_ms": 30_000}}
+        run = await begun(service, await service.branch(gate=gate), requests=call("turned", text="abc"))
+        await until(lambda: len(receiver.received) == 2)
+        await service.http.post(f"/v1/runs/{run['id']}/cancel")
+        assert (await service.ended(run["id"]))["status"] == "cancelled"
+    (row,) = await rows_of(service, run["id"])
+    assert (row["status"], SAID) == ("cancelled", [])
