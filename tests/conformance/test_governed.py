@@ -132,6 +132,31 @@ async def test_unchanged_arguments_are_judged_once(service: Service) -> None:
     assert shown == ["abba", "abc", "cba"]
 
 
+@pytest.mark.parametrize("native", [True, False], ids=["native", "in the answer"])
+async def test_a_tool_that_is_not_offered_runs_neither_by_act_nor_by_operate(
+    service: Service, native: bool
+) -> None:
+    request = call("say", text="a")
+    if native:
+        asked = {"index": 0, "id": "c", "name": "say", "arguments": '{"text": "a"}'}
+        steps = [{"tool_call": asked}, {"end": "tool_calls"}]
+    else:
+        answer = {"value": "v", "action_required": True, "action_requests": [request]}
+        steps = [{"text": json.dumps(answer)}, {"end": "stop"}]
+    name, options = f"not-offered-{native}", {"native_tools": native, "native_schema": False}
+    await service.model(name, provider="scripted", options={**options, "streams": [{"attempts": [steps]}]})
+    branch = await service.branch(chat_model=name, tools=["add", "note"])
+    acted = (await service.act(branch, request))["result"]
+    operated = [
+        (await service.operate(branch, actions=True, **more))["result"]["action_responses"]
+        for more in ({}, {"tools": ["add"]})
+    ]
+    for (result,) in (acted, *operated):
+        assert result["status"] == "failed"
+        assert result["error"].startswith("TOOL_NOT_FOUND: ")
+    assert SAID == []
+
+
 async def test_act_and_operate_are_governed_alike(service: Service) -> None:
     asked = {"index": 0, "id": "c", "name": "say", "arguments": '{"text": "a"}'}
     model = await service.scripted("asks", [{"tool_call": asked}, {"end": "tool_calls"}])

@@ -107,6 +107,30 @@ async def test_so_many_calls_run_together_and_no_more(
     assert (crowd.most, crowd.begun) == (together, count), "each is made once"
 
 
+@STRATEGIES
+async def test_a_failure_is_raised_after_the_last_attempt_at_it(service: Service, strategy: str) -> None:
+    branch = await service.branch()
+    body = {
+        "requests": [call("repeated"), call("say", text="a")],
+        "strategy": strategy,
+        "suppress_errors": False,
+        "call_params": {"retry_attempts": 2, "max_concurrent": 1},
+    }
+    problem = await refused(service, branch, 424, **body)
+    rows = await rows_of(service, problem["run_id"])
+    assert [(row["attempt"], row["status"]) for row in rows if row["function"] == "repeated"] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "failed"),
+    ]
+    (asked, answered), *others = await pairs_of(service, branch)
+    assert (asked["function"], answered["error"]) == ("repeated", "ValueError: broken")
+    assert [answered["error"].partition(":")[0] for _, answered in others] == (
+        ["CANCELLED"] if strategy == "concurrent" else []
+    )
+    assert SAID == []
+
+
 async def test_the_number_of_attempts_has_a_bound(service: Service) -> None:
     body = {"requests": [call("nothing")], "call_params": {"retry_attempts": 11}}
     problem = await refused(service, await service.branch(), 422, **body)
