@@ -17,7 +17,8 @@ of their events, and ADR-0022, the operate coordinator. They tell what has shipp
 what each of their bullets says in short, whether it is kept or replaced, and the tests that show it. An id is
 that of the record, of the decision in it, and of the bullet of that decision.
 
-The rows stand in `tests/data/conformance.json`. A full run of the tests fails if one that is named here did not pass."""
+The rows stand in `tests/data/conformance.json`. A full run of the tests fails if one that is named here did
+not pass."""
 
 BEHAVIOURS: Final = """## Behaviours
 
