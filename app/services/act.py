@@ -22,7 +22,7 @@ from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
 from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
 from app.services.calls import Call, CallRecords
-from app.services.earlier import Earlier, taken_up
+from app.services.earlier import Earlier, failure_of, taken_up
 from app.services.execution import Execution
 from app.services.oversight import FREE, PERMISSION_DENIED, Oversight, outcome_of, outcome_of_approval
 
@@ -121,12 +121,17 @@ class Acting:
                 None if lost.arguments is None else from_json(lost.arguments),
                 provider_call_id=lost.provider_call_id,
             )
-            if lost.status == "pending":
+            if lost.error is not None:
+                transaction = ActionTransaction.left_off(action, lost.call_id, failure_of(lost.error))
+            elif lost.status == "pending":
                 transaction = ActionTransaction.waiting(action, lost.call_id)
                 transaction.advance(Cancelled())
             else:
                 transaction = ActionTransaction.interrupted(action, lost.call_id)
             call = Call(transaction, lost.id, lost.action_request_id, None, 0)
+            if lost.error is not None:
+                records.closed(call)
+                continue
             if lost.status == "pending":
                 records.given_up(call)
             records.ended(call)
@@ -320,6 +325,9 @@ class _Batch:
         if transaction.phase is Phase.RECORDING:
             await self._record(call)
             return
+        if transaction.verdict is not None:
+            self._records.closed(call)
+            return
         delay_s = how.retry_delay_s
         while True:
             await self._throttled()
@@ -461,6 +469,9 @@ class _Batch:
 
     def _cancel(self, call: Call) -> None:
         """The end of a call that is not wanted any more."""
+        if call.transaction.phase in (Phase.TELLING, Phase.DONE):
+            self._records.closed(call)  # its attempt has ended, and another was to follow
+            return
         if call.waits_until is not None:
             self._records.given_up(call)
         call.transaction.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -119,10 +119,10 @@ class Executor:
             except (LeaseLost, RecordRejected):
                 raise
             except AppError as refusal:
-                execution.finish("failed", error=error_of(refusal))
+                await self._give_up(execution, error_of(refusal))
             except Exception as bug:
                 log.exception("run failed by a bug", run_id=str(run.id))
-                execution.finish("failed", error=_internal(bug))
+                await self._give_up(execution, _internal(bug))
             await execution.log.committed()
         except LeaseLost:
             log.warning("lease lost", run_id=str(run.id))
@@ -132,6 +132,25 @@ class Executor:
             self._running.pop(run.id, None)
             if not execution.done.done():
                 execution.done.set_result(None)
+
+    async def _give_up(self, execution: Execution, error: dict[str, Any]) -> None:
+        """End a run that cannot go on, and the calls that it left open while it waited, or by a bug."""
+        if execution.run.status != "running":
+            return
+        await execution.log.committed()
+        await self._close_calls(execution)
+        if execution.stop.source == "user":
+            execution.finish("cancelled", error=_CANCELLED)
+        else:
+            execution.finish("failed", error=error)
+
+    async def _close_calls(self, execution: Execution) -> None:
+        """End what is open, however long the database is away; whoever loses the lease meanwhile learns it."""
+        while True:
+            try:
+                return await self._abandon(execution)
+            except Unavailable:
+                await asyncio.sleep(BEAT_S)
 
     async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
         """The database refused what the run had to say: end it from what is stored."""
@@ -207,7 +226,7 @@ class Executor:
 
     async def _end_orphan(self, execution: Execution) -> None:
         log.warning("run lost its process", run_id=str(execution.run.id))
-        await self._abandon(execution)
+        await self._close_calls(execution)
         execution.finish(
             "failed",
             error={
@@ -237,6 +256,14 @@ class Executor:
         if self._given_back:
             with contextlib.suppress(Unavailable):
                 await self._store.give_back(self._given_back)
+
+
+_CANCELLED: Final = {
+    "code": "RUN_CANCELLED",
+    "message": "stopped by user before it could go on",
+    "category": "provider",
+    "retryable": False,
+}
 
 
 def _internal(bug: Exception) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""Runs that wait for a person while what they need changes: whatever comes, nothing of them is left open."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.support.service import Service
+from tests.support.tools import CALLS
+
+pytestmark = pytest.mark.anyio
+
+_numbers = itertools.count()
+ESCALATE = {"rules": [{"when": "function != 'add'", "effect": "escalate"}]}
+ADD = {"function": "add", "arguments": {"a": 1, "b": 2}}
+
+
+def key() -> str:
+    """A text that no other test uses."""
+    return f"changed-{next(_numbers)}"
+
+
+def note(text: str) -> dict[str, Any]:
+    return {"function": "note", "arguments": {"text": text}}
+
+
+async def operating(service: Service, model: str, text: str, **body: Any) -> dict[str, Any]:
+    """A run of operate that waits with a call of `note`, after one of `add`."""
+    branch = await service.branch(chat_model=model, gate=ESCALATE)
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/operate",
+        json={"instruction": "go", "actions": True, "tools": ["note", "add"], **body},
+    )
+    assert (answer.status_code, answer.json()["status"]) == (202, "waiting"), answer.text
+    run: dict[str, Any] = answer.json()
+    return run
+
+
+async def model_that_asks(service: Service, text: str) -> str:
+    calls = [
+        {"tool_call": {"index": 0, "id": "a", "name": "add", "arguments": '{"a": 1, "b": 2}'}},
+        {"tool_call": {"index": 1, "id": "b", "name": "note", "arguments": f'{{"text": "{text}"}}'}},
+    ]
+    return await service.scripted(key(), [*calls, {"end": "tool_calls"}])
+
+
+async def approval_of(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
+    return dict(found)
+
+
+async def decide(service: Service, approval: dict[str, Any], decision: str, **more: Any) -> Any:
+    path = f"/v1/function-calls/{approval['function_call_id']}/decision"
+    return await service.http.post(path, json={"decision": decision, **more})
+
+
+async def assert_nothing_open(service: Service, run: dict[str, Any]) -> None:
+    """Every call has an end, every request its response, and nobody is asked any more."""
+    calls = (await service.get(f"/v1/function-calls?run_id={run['id']}"))["data"]
+    assert [c["function"] for c in calls if c["ended_at"] is None] == []
+    approvals = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
+    assert "pending" not in [a["status"] for a in approvals]
+    messages = await service.messages(run["branch_id"])
+    requests = [m["id"] for m in messages if m["kind"] == "action_request"]
+    answered = [m["content"]["action_request_id"] for m in messages if m["kind"] == "action_response"]
+    assert sorted(requests) == sorted(answered)
+    events = await service.events(run["id"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.parametrize("then", ["approve", "cancel"])
+async def test_a_model_that_is_gone_ends_the_run_and_its_calls(service: Service, then: str) -> None:
+    text = key()
+    model = await model_that_asks(service, text)
+    run = await operating(service, model, text)
+    assert (await service.http.delete(f"/v1/models/{model}")).status_code == 204
+    if then == "approve":
+        assert (await decide(service, await approval_of(service, run), "approve")).status_code == 200
+    else:
+        await service.http.post(f"/v1/runs/{run['id']}/cancel")
+    ended = await service.ended(run["id"])
+    assert ended["status"] == ("failed" if then == "approve" else "cancelled")
+    assert text not in CALLS
+    await assert_nothing_open(service, ended)
