@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from pydantic_core import from_json
@@ -30,6 +30,8 @@ MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
 PREVIEW: Final = 50
 """Characters of its arguments that are logged of a call, if the caller wants that."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger("act")
 
@@ -244,13 +246,19 @@ class _Batch:
         """Ask gates and permissions about those that could run and were not asked about before."""
         asked = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
         if self._oversight.governed and asked:
-            decisions = await asyncio.gather(
+            deciding = asyncio.gather(
                 *(
                     self._oversight.authorize(call.transaction.call, call.transaction.call_id)
                     for call in asked
                 )
             )
-            for call, decision in zip(asked, decisions, strict=True):
+            await self._unless_stopped(deciding)
+            if not deciding.done():
+                await _cut_off(deciding)
+                for call in asked:
+                    call.transaction.advance(Cancelled())
+                return
+            for call, decision in zip(asked, deciding.result(), strict=True):
                 call.decision = decision
         for call in asked:
             call.transaction.advance(outcome_of(call.decision))
@@ -363,19 +371,18 @@ class _Batch:
             if (blocked := asked.result()) is not None:
                 return Failed("HOOK_BLOCKED", blocked)
         transaction.advance(Passed())  # no hook speaks against it
-        try:
-            invocation = await self._prepared(call)
-        except ToolFailure as failure:
-            return Failed(failure.type, failure.message, failure.retryable)
-        if isinstance(invocation, Failed | Denied):
+        preparing = self._prepared(call)
+        prepares = call.spec is not None and call.spec.prepares
+        invocation = await (self._in_time(preparing) if prepares else preparing)
+        if not isinstance(invocation, Invocation):
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
         if not sure:
             execution.log.event(transaction.start())
         call.started_ms = self._acting.clock.mono_ms()
-        return await self._invoke(call, invocation)
+        return await self._in_time(self._run_tool(call, invocation))
 
-    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
+    async def _prepared(self, call: Call) -> Invocation | Outcome:
         """What the tool is to be called with, authorized again where its own preprocessor changed it."""
         run, transaction, spec = self._execution.run, call.transaction, call.spec
         assert spec is not None
@@ -392,7 +399,10 @@ class _Batch:
         runner = self._acting.runners[spec.kind]
         if not spec.prepares or not isinstance(runner, PreparingRunner):
             return invocation
-        prepared = await runner.prepare(spec, invocation)
+        try:
+            prepared = await runner.prepare(spec, invocation)
+        except ToolFailure as failure:
+            return Failed(failure.type, failure.message, failure.retryable)
         changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
         if not self._oversight.governed or changed.digest == asked.digest:
             return prepared
@@ -410,11 +420,11 @@ class _Batch:
         assert isinstance(outcome, Failed)
         return outcome
 
-    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
-        """Run the tool, until it ends, the run is stopped, or its time is over."""
+    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T | Cancelled | Failed:
+        """What the tool makes of the call, unless the run is stopped first, or its time is over."""
         most_s = self._acting.timeout_s
         limit_s = min(self._how.call_timeout_s or most_s, most_s)
-        task = asyncio.create_task(self._run_tool(call, invocation))
+        task = asyncio.create_task(work)
         try:
             await self._unless_stopped(task, limit_s)
         except asyncio.CancelledError:
@@ -427,7 +437,7 @@ class _Batch:
             return Cancelled()
         return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
 
-    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
+    async def _unless_stopped(self, task: asyncio.Future[Any], limit_s: float | None = None) -> None:
         """Wait until the task is done, the run is stopped, or the time is over."""
         await asyncio.wait(
             {task, self._execution.stop.requested},
@@ -493,7 +503,7 @@ class _Batch:
                 await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
 
 
-async def _cut_off(task: asyncio.Task[Any]) -> None:
+async def _cut_off(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():

@@ -145,7 +145,7 @@ class Executor:
             execution.finish("failed", error=error)
 
     async def _close_calls(self, execution: Execution) -> None:
-        """End what is open, however long the database is away; whoever loses the lease meanwhile learns it."""
+        """End what is open, however long the database is away. Raises LeaseLost."""
         while True:
             try:
                 return await self._abandon(execution)

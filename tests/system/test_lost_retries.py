@@ -1,4 +1,4 @@
-"""Calls that are lost, or not wanted any more, between two attempts: each still has one end and one response."""
+"""Calls that are lost, or not wanted any more, between two attempts: each has one end and one response."""
 
 from __future__ import annotations
 

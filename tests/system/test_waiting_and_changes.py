@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
 import pytest
 
+from tests.support.model_server import Attempt, ModelServer
+from tests.support.polling import until, until_true
 from tests.support.service import Service
 from tests.support.tools import CALLS
 
@@ -83,4 +86,52 @@ async def test_a_model_that_is_gone_ends_the_run_and_its_calls(service: Service,
     ended = await service.ended(run["id"])
     assert ended["status"] == ("failed" if then == "approve" else "cancelled")
     assert text not in CALLS
+    await assert_nothing_open(service, ended)
+
+
+SILENCE = Attempt(head=b"", then="hang")
+
+
+@pytest.mark.parametrize("strategy", ["concurrent", "sequential"])
+async def test_a_cancellation_does_not_wait_for_a_gate(service: Service, strategy: str) -> None:
+    async with ModelServer({"": [SILENCE]}) as gate:
+        branch = await service.branch(gate={"http": {"url": gate.base_url, "timeout_ms": 30_000}})
+        answer = await service.http.post(
+            f"/v1/branches/{branch}/act",
+            json={"requests": [ADD, ADD, ADD], "strategy": strategy},
+            headers={"Prefer": "respond-async"},
+        )
+        await until(lambda: gate.requests)
+        await service.http.post(f"/v1/runs/{answer.json()['id']}/cancel")
+        ended = await asyncio.wait_for(service.ended(answer.json()["id"]), 10)
+        assert ended["status"] == "cancelled"
+        calls = (await service.get(f"/v1/function-calls?run_id={ended['id']}"))["data"]
+        assert [call["status"] for call in calls] == ["cancelled"] * 3
+        await assert_nothing_open(service, ended)
+        await until(lambda: len(gate.left_early) == len(gate.requests))
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+async def test_a_preprocessor_that_hangs_holds_up_nothing(service: Service, how: str) -> None:
+    branch = await service.branch()
+    request = {"function": "unready", "arguments": {"text": key()}}
+    params = {"retry_timeout": 0.1} if how == "late" else {}
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/act",
+        json={"requests": [request], "call_params": params},
+        headers={"Prefer": "respond-async"},
+    )
+    run_id = answer.json()["id"]
+
+    async def begun() -> bool:
+        return bool((await service.get(f"/v1/function-calls?run_id={run_id}"))["data"])
+
+    if how == "cancelled":
+        await until_true(begun)
+        await service.http.post(f"/v1/runs/{run_id}/cancel")
+    ended = await asyncio.wait_for(service.ended(run_id), 10)
+    (call,) = (await service.get(f"/v1/function-calls?run_id={run_id}"))["data"]
+    assert (ended["status"], call["status"], call["execution"]["error"]["error"]) == (
+        ("cancelled", "cancelled", "CANCELLED") if how == "cancelled" else ("completed", "failed", "TIMEOUT")
+    )
     await assert_nothing_open(service, ended)
