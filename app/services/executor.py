@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -78,9 +79,15 @@ class Executor:
             self._given_back.extend(runs)
             return
         for run in runs:
-            if run.id in self._running:
-                continue
-            self._spawn(self._hold(run, ()), self._resume)
+            held = self._running.get(run.id)
+            if held is None:
+                self._spawn(self._hold(run, ()), self._resume)
+            elif held.run.epoch != run.epoch:
+                # It has just come to wait here, and its task has not been told yet that this is stored.
+                held.done.add_done_callback(partial(self._take_up_after, run))
+
+    def _take_up_after(self, run: RunRecord, _: object) -> None:
+        self.take_up([run])
 
     async def arrival(self, run_id: UUID, timeout_s: float) -> None:
         """Wait until a run is executed here, or the time is over."""
@@ -132,6 +139,8 @@ class Executor:
             self._running.pop(run.id, None)
             if not execution.done.done():
                 execution.done.set_result(None)
+            if run.status == "waiting":
+                self.hurry()  # what was decided while its other calls still ran is not to wait for the beat
 
     async def _give_up(self, execution: Execution, error: dict[str, Any]) -> None:
         """End a run that cannot go on, and the calls that it left open while it waited, or by a bug."""
