@@ -65,7 +65,7 @@ from app.services.branches import Branches
 from app.services.consensus import ConsensusPlanner
 from app.services.decisions import Choices, Decisions
 from app.services.execution import Execution
-from app.services.executor import Executor
+from app.services.executor import BEAT_S, Executor
 from app.services.feed import Feeds
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
@@ -175,7 +175,8 @@ def machinery(
         acting.abandon(execution, await store.open_calls(execution.run.id))
 
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
-    executor = Executor(store, recorder, resume, abandon, clock)
+    beat_s = min(BEAT_S, lease_ms / 3_000)
+    executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
     runs = Runs(store, executor, feeds, planners, clock, ids)
     return Machinery(store, recorder, executor, runs, feeds)
 

@@ -23,7 +23,7 @@ from app.services.execution import Execution, error_of
 from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
 BEAT_S = 1.0
-"""How often leases are renewed, intents looked for and lost runs claimed."""
+"""How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""
 CLAIM_LIMIT = 50
 EXPIRY_PERIOD_MS = 30_000
 """How often queued runs are looked at whose time is over."""
@@ -45,13 +45,19 @@ class Executor:
         resume: Work,
         abandon: Work,
         clock: Clock,
+        *,
+        beat_s: float = BEAT_S,
     ) -> None:
-        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one."""
+        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one.
+
+        `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
+        """
         self._store = store
         self._recorder = recorder
         self._resume = resume
         self._abandon = abandon
         self._clock = clock
+        self._beat_s = beat_s
         self._expiry_due_ms = 0
         self._running: dict[UUID, Execution] = {}
         self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
@@ -159,7 +165,7 @@ class Executor:
             try:
                 return await self._abandon(execution)
             except Unavailable:
-                await asyncio.sleep(BEAT_S)
+                await asyncio.sleep(self._beat_s)
 
     async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
         """The database refused what the run had to say: end it from what is stored."""
@@ -194,7 +200,7 @@ class Executor:
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurried.wait(), BEAT_S)
+                await asyncio.wait_for(self._hurried.wait(), self._beat_s)
             self._hurried.clear()
 
     def hurry(self) -> None:
