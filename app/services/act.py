@@ -243,25 +243,40 @@ class _Batch:
         return Call(transaction, ids.new(), ids.new(), spec, index)
 
     async def _authorize(self, *calls: Call) -> None:
-        """Ask gates and permissions about those that could run and were not asked about before."""
-        asked = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
+        """Ask gates and permissions about those that could run, and again about what a person allowed."""
+        new = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
+        asked = [(call, call.transaction.call) for call in new]
+        asked += [(call, allowed) for call in calls if (allowed := self._allowed(call)) is not None]
         if self._oversight.governed and asked:
             deciding = asyncio.gather(
-                *(
-                    self._oversight.authorize(call.transaction.call, call.transaction.call_id)
-                    for call in asked
-                )
+                *(self._oversight.authorize(action, call.transaction.call_id) for call, action in asked)
             )
             await self._unless_stopped(deciding)
             if not deciding.done():
                 await _cut_off(deciding)
-                for call in asked:
+                for call in new:
                     call.transaction.advance(Cancelled())
                 return
-            for call, decision in zip(asked, deciding.result(), strict=True):
+            for (call, _), decision in zip(asked, deciding.result(), strict=True):
                 call.decision = decision
-        for call in asked:
+        for call in new:
             call.transaction.advance(outcome_of(call.decision))
+
+    def _allowed(self, call: Call) -> ActionCall | None:
+        """What a person has allowed of a call that waited, with other arguments perhaps."""
+        if call.transaction.phase is not Phase.WAITING:
+            return None
+        approval, action = self._proposals.earlier.approval(call.row_id), call.transaction.call
+        if approval is None or approval.status != "approved":
+            return None
+        if approval.edited is None:
+            return action
+        return ActionCall(
+            action.function,
+            action.raw_arguments,
+            from_json(approval.edited),
+            provider_call_id=action.provider_call_id,
+        )
 
     def _propose(self, call: Call) -> None:
         """Append the proposal: the request message, the function call, and what governance said."""
@@ -295,22 +310,18 @@ class _Batch:
             call.waits_until = self._records.now() if approval is None else approval.expires_at
             return
         edited = approval.status == "approved" and approval.edited is not None
-        if edited:
-            assert approval.edited is not None
-            arguments = from_json(approval.edited)
-            transaction.edited(
-                ActionCall(
-                    transaction.call.function,
-                    transaction.call.raw_arguments,
-                    arguments,
-                    provider_call_id=transaction.call.provider_call_id,
-                )
-            )
+        if edited and (allowed := self._allowed(call)) is not None:
+            transaction.edited(allowed)
         words = {"approved": "edit" if edited else "approve", "denied": "deny", "expired": "expired"}
         self._records.decided(
             call, approval.id, words[approval.status], approval.decided_by, approval.comment
         )
-        transaction.advance(outcome_of_approval(approval.status, approval.comment))
+        outcome = outcome_of_approval(approval.status, approval.comment)
+        if isinstance(outcome, Passed) and call.decision is not None and call.decision.effect == "deny":
+            outcome = outcome_of(call.decision)  # an escalation is what the person has answered
+            if isinstance(outcome, Denied):
+                self._records.denied(call, call.decision)
+        transaction.advance(outcome)
         if transaction.verdict is None:
             self._check_again(call)
         if transaction.verdict is None:

@@ -135,3 +135,60 @@ async def test_a_preprocessor_that_hangs_holds_up_nothing(service: Service, how:
         ("cancelled", "cancelled", "CANCELLED") if how == "cancelled" else ("completed", "failed", "TIMEOUT")
     )
     await assert_nothing_open(service, ended)
+
+
+FORBIDDEN = {"when": "function == 'note' && arguments.text.startsWith('evil')", "effect": "deny"}
+
+
+async def waiting(service: Service, text: str, **policies: Any) -> dict[str, Any]:
+    """A run of act that waits with a call of `note`."""
+    branch = await service.branch(**policies)
+    answer = await service.http.post(f"/v1/branches/{branch}/act", json={"requests": [note(text)]})
+    assert answer.json()["status"] == "waiting"
+    run: dict[str, Any] = answer.json()
+    return run
+
+
+async def test_nobody_can_edit_a_call_into_one_that_a_gate_denies(service: Service) -> None:
+    gate = {"rules": [FORBIDDEN, *ESCALATE["rules"]]}
+    run = await waiting(service, key(), gate=gate)
+    text = "evil " + key()
+    answer = await decide(service, await approval_of(service, run), "edit", arguments={"text": text})
+    assert answer.status_code == 200
+    ended = await service.ended(run["id"])
+    assert (ended["result"][0]["status"], ended["result"][0]["error"]) == (
+        "skipped",
+        "denied by governance gate",
+    )
+    assert text not in CALLS
+    types = [event["type"] for event in await service.events(run["id"])]
+    assert types[-3:] == ["APPROVAL_DECIDED", "GATE_DENIED", "RUN_COMPLETED"]
+    await assert_nothing_open(service, ended)
+
+
+async def test_nobody_can_edit_a_call_into_one_that_permissions_deny(service: Service) -> None:
+    permissions = {"escalate": {"note": ["*"]}, "deny": {"note": ["text=evil*"]}}
+    run = await waiting(service, key(), permissions=permissions)
+    text = "evil " + key()
+    await decide(service, await approval_of(service, run), "edit", arguments={"text": text})
+    ended = await service.ended(run["id"])
+    assert ended["result"][0]["status"] == "failed"
+    assert ended["result"][0]["error"].startswith("PERMISSION_DENIED: ")
+    assert text not in CALLS
+    await assert_nothing_open(service, ended)
+
+
+@pytest.mark.parametrize("gate", [FORBIDDEN, {"when": "function == 'note'", "effect": "escalate"}])
+async def test_a_gate_that_was_changed_while_a_call_waited_counts(
+    service: Service, gate: dict[str, Any]
+) -> None:
+    text = "evil " + key()
+    run = await waiting(service, text, gate=ESCALATE)
+    changed = {"gate": {"rules": [gate]}}
+    assert (await service.http.patch(f"/v1/branches/{run['branch_id']}", json=changed)).status_code == 200
+    await decide(service, await approval_of(service, run), "approve")
+    ended = await service.ended(run["id"])
+    denied = gate is FORBIDDEN
+    assert ended["result"][0]["status"] == ("skipped" if denied else "completed")
+    assert CALLS.count(text) == (not denied)
+    await assert_nothing_open(service, ended)
