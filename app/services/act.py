@@ -22,7 +22,7 @@ from app.ports.storage import OpenCall
 from app.ports.tool import ToolRunner, ToolSpec
 from app.services.attempts import Attempts, Means
 from app.services.calls import Call, CallRecords
-from app.services.earlier import Earlier, taken_up
+from app.services.earlier import Earlier, failure_of, taken_up
 from app.services.execution import Execution
 from app.services.oversight import FREE, Oversight, outcome_of, outcome_of_approval
 
@@ -117,12 +117,17 @@ class Acting:
                 None if lost.arguments is None else from_json(lost.arguments),
                 provider_call_id=lost.provider_call_id,
             )
-            if lost.status == "pending":
+            if lost.error is not None:
+                transaction = ActionTransaction.left_off(action, lost.call_id, failure_of(lost.error))
+            elif lost.status == "pending":
                 transaction = ActionTransaction.waiting(action, lost.call_id)
                 transaction.advance(Cancelled())
             else:
                 transaction = ActionTransaction.interrupted(action, lost.call_id)
             call = Call(transaction, lost.id, lost.action_request_id, None, 0)
+            if lost.error is not None:
+                records.closed(call)
+                continue
             if lost.status == "pending":
                 records.given_up(call)
             records.ended(call)
@@ -333,6 +338,9 @@ class _Batch:
 
     def _cancel(self, call: Call) -> None:
         """The end of a call that is not wanted any more."""
+        if call.transaction.phase in (Phase.TELLING, Phase.DONE):
+            self._records.closed(call)  # its attempt has ended, and another was to follow
+            return
         if call.waits_until is not None:
             self._records.given_up(call)
         call.transaction.cancel()

@@ -77,6 +77,9 @@ class Attempts:
         if transaction.phase is Phase.RECORDING:
             await self._record(call)
             return
+        if transaction.verdict is not None:
+            self._records.closed(call)
+            return
         delay_s = how.retry_delay_s
         while True:
             await self._throttled()
