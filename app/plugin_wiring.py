@@ -10,7 +10,7 @@ from app.adapters.handlers.declare import Method
 from app.adapters.handlers.load import load_handlers
 from app.adapters.plugins import BadPlugin
 from app.adapters.tools.load import load_tools
-from app.adapters.tools.python import Tool
+from app.adapters.tools.python import PythonTools
 from app.core.guardrails.presets import built_in_rules
 from app.settings import BadSettings, Settings
 
@@ -19,7 +19,8 @@ from app.settings import BadSettings, Settings
 class Plugins:
     """What entry points and the modules of the settings declare."""
 
-    tools: Sequence[Tool]
+    tools: PythonTools
+    """To be closed."""
     guardrails: Sequence[Guardrail]
     handlers: Sequence[tuple[str, Mapping[str, Method]]]
     """A name for logs, and the callbacks of each."""
@@ -29,7 +30,7 @@ def load_all(settings: Settings) -> Plugins:
     """Raises BadSettings for one that cannot be loaded, and for a guardrail with a built-in rule's name."""
     try:
         found = Plugins(
-            load_tools(settings.tool_modules),
+            PythonTools(load_tools(settings.tool_modules)),
             load_guardrails(settings.guardrail_modules),
             load_handlers(settings.handler_modules),
         )

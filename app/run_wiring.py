@@ -18,7 +18,7 @@ from app.services.act import Acting
 from app.services.act_runs import ActPlanner
 from app.services.consensus import ConsensusPlanner
 from app.services.execution import Execution
-from app.services.executor import Executor
+from app.services.executor import BEAT_S, Executor
 from app.services.feed import Feeds
 from app.services.operate import OperatePlanner
 from app.services.outside import ModelCatalog, Outside
@@ -106,6 +106,7 @@ def machinery(
         acting.abandon(execution, await store.open_calls(execution.run.id))
 
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
-    executor = Executor(store, recorder, resume, abandon, clock)
+    beat_s = min(BEAT_S, lease_ms / 3_000)
+    executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
     runs = Runs(store, executor, feeds, planners, clock, ids)
     return Machinery(store, recorder, executor, runs, feeds)

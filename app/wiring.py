@@ -42,7 +42,6 @@ from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.tools.http import HttpTools
-from app.adapters.tools.python import PythonTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
@@ -150,7 +149,7 @@ async def application(
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
-        python = PythonTools(plugins.tools)
+        python = plugins.tools
         stack.callback(python.close)
         guardrails = PythonGuardrails(plugins.guardrails)
         stack.callback(guardrails.close)

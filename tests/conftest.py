@@ -11,7 +11,12 @@ from hypothesis import settings
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
-pytest_plugins = ["tests.support.postgres", "tests.support.database", "tests.support.service"]
+pytest_plugins = [
+    "tests.support.postgres",
+    "tests.support.database",
+    "tests.support.service",
+    "tests.support.ran",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"

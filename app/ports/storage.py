@@ -262,17 +262,18 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A function call without an end; JSON payloads are JSON text."""
+    """A function call without an end, or without its response; JSON payloads are JSON text."""
 
     id: UUID
     status: str
-    """`pending` or `processing`."""
+    """`pending`, `processing`, or `failed` when another attempt was to follow."""
     call_id: UUID
     function: str
     arguments: str | None
     provider_call_id: str | None
     action_request_id: UUID
     started_at: datetime | None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +378,7 @@ class RunStore(Protocol):
         """End queued runs whose time is over, with `expired` as their last event (its seq is given here)."""
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
-        """The run's function calls that have no end."""
+        """The last attempts at the run's calls that have no end, or no response."""
 
     async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
         """All function calls of a run, in order."""

@@ -14,14 +14,15 @@ from pydantic_core import from_json
 from app.core.action.normalize import ActionCall, check_arguments, find_tool
 from app.core.action.table import Escalated, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
-from app.core.action.verdict import CallStatus, Cancelled, Denied
+from app.core.action.verdict import CallStatus, Cancelled, Denied, Failed
+from app.core.governance.decision import Decision
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
 from app.ports.tool import ToolRunner, ToolSpec
 from app.services.attempts import Attempts, Means
 from app.services.calls import Call, CallRecords
-from app.services.earlier import Earlier, taken_up
+from app.services.earlier import Earlier, failure_of, taken_up
 from app.services.execution import Execution
 from app.services.oversight import FREE, Oversight, outcome_of, outcome_of_approval
 
@@ -116,12 +117,17 @@ class Acting:
                 None if lost.arguments is None else from_json(lost.arguments),
                 provider_call_id=lost.provider_call_id,
             )
-            if lost.status == "pending":
+            if lost.error is not None:
+                transaction = ActionTransaction.left_off(action, lost.call_id, failure_of(lost.error))
+            elif lost.status == "pending":
                 transaction = ActionTransaction.waiting(action, lost.call_id)
                 transaction.advance(Cancelled())
             else:
                 transaction = ActionTransaction.interrupted(action, lost.call_id)
             call = Call(transaction, lost.id, lost.action_request_id, None, 0)
+            if lost.error is not None:
+                records.closed(call)
+                continue
             if lost.status == "pending":
                 records.given_up(call)
             records.ended(call)
@@ -240,16 +246,20 @@ class _Batch:
         """Ask gates and permissions about those that could run and were not asked about before."""
         asked = [call for call in calls if call.transaction.phase is Phase.AUTHORIZING]
         if self._oversight.governed and asked:
-            decisions = await asyncio.gather(
-                *(
-                    self._oversight.authorize(call.transaction.call, call.transaction.call_id)
-                    for call in asked
-                )
-            )
+            decisions = await self._attempts.unless_cut_off(self._decisions(asked))
+            if isinstance(decisions, Failed | Cancelled):
+                for call in asked:
+                    call.transaction.advance(decisions)
+                return
             for call, decision in zip(asked, decisions, strict=True):
                 call.decision = decision
         for call in asked:
             call.transaction.advance(outcome_of(call.decision))
+
+    async def _decisions(self, calls: Sequence[Call]) -> list[Decision]:
+        """What governance says of each."""
+        transactions = [call.transaction for call in calls]
+        return await asyncio.gather(*(self._oversight.authorize(t.call, t.call_id) for t in transactions))
 
     def _propose(self, call: Call) -> None:
         """Append the proposal: the request message, the function call, and what governance said."""
@@ -306,7 +316,12 @@ class _Batch:
         """A person can allow what asks for one, and nothing that is denied by now or with other words."""
         if not self._oversight.governed:
             return Passed()
-        decision = await self._oversight.authorize(call.transaction.call, call.transaction.call_id)
+        transaction = call.transaction
+        decision = await self._attempts.unless_cut_off(
+            self._oversight.authorize(transaction.call, transaction.call_id)
+        )
+        if isinstance(decision, Failed | Cancelled):
+            return decision
         outcome = outcome_of(decision)
         if isinstance(outcome, Denied):
             self._records.denied(call, decision)
@@ -323,6 +338,9 @@ class _Batch:
 
     def _cancel(self, call: Call) -> None:
         """The end of a call that is not wanted any more."""
+        if call.transaction.phase in (Phase.TELLING, Phase.DONE):
+            self._records.closed(call)  # its attempt has ended, and another was to follow
+            return
         if call.waits_until is not None:
             self._records.given_up(call)
         call.transaction.cancel()

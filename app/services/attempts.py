@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall
@@ -19,6 +19,8 @@ from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner
 from app.services.calls import Call, CallRecords
 from app.services.execution import Execution
 from app.services.oversight import PERMISSION_DENIED, Oversight, outcome_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,9 @@ class Attempts:
         if transaction.phase is Phase.RECORDING:
             await self._record(call)
             return
+        if transaction.verdict is not None:
+            self._records.closed(call)
+            return
         delay_s = how.retry_delay_s
         while True:
             await self._throttled()
@@ -100,26 +105,24 @@ class Attempts:
         if execution.stop.source is not None:
             return Cancelled()
         if self._oversight.hooked:
-            asked = asyncio.create_task(self._oversight.before(transaction))
-            await self._unless_stopped(asked)
-            if not asked.done():
-                await _cut_off(asked)
-                return Cancelled()
-            if (blocked := asked.result()) is not None:
+            blocked = await self.unless_cut_off(self._oversight.before(transaction))
+            if isinstance(blocked, Failed | Cancelled):
+                return blocked
+            if blocked is not None:
                 return Failed("HOOK_BLOCKED", blocked)
         transaction.advance(Passed())  # no hook speaks against it
         try:
             invocation = await self._prepared(call)
         except ToolFailure as failure:
             return Failed(failure.type, failure.message, failure.retryable)
-        if isinstance(invocation, Failed | Denied):
+        if isinstance(invocation, Failed | Denied | Cancelled):
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
         self._begin(call)
         call.started_ms = self._means.clock.mono_ms()
-        return await self._invoke(call, invocation)
+        return await self.unless_cut_off(self._run_tool(call, invocation), self._limit_s)
 
-    async def _prepared(self, call: Call) -> Invocation | Failed | Denied:
+    async def _prepared(self, call: Call) -> Invocation | Failed | Denied | Cancelled:
         """What the tool is to be called with, authorized again where its own preprocessor changed it."""
         run, transaction, spec = self._execution.run, call.transaction, call.spec
         assert spec is not None
@@ -136,11 +139,15 @@ class Attempts:
         runner = self._means.runners[spec.kind]
         if not spec.prepares or not isinstance(runner, PreparingRunner):
             return invocation
-        prepared = await runner.prepare(spec, invocation)
+        prepared = await self.unless_cut_off(runner.prepare(spec, invocation), self._limit_s)
+        if isinstance(prepared, Failed | Cancelled):
+            return prepared
         changed = ActionCall(asked.function, asked.raw_arguments, dict(prepared.arguments))
         if not self._oversight.governed or changed.digest == asked.digest:
             return prepared
-        decision = await self._oversight.authorize(changed, transaction.call_id)
+        decision = await self.unless_cut_off(self._oversight.authorize(changed, transaction.call_id))
+        if isinstance(decision, Failed | Cancelled):
+            return decision
         outcome = outcome_of(decision)
         if isinstance(outcome, Passed):
             return prepared
@@ -154,13 +161,14 @@ class Attempts:
         assert isinstance(outcome, Failed)
         return outcome
 
-    async def _invoke(self, call: Call, invocation: Invocation) -> Outcome:
-        """Run the tool, until it ends, the run is stopped, or its time is over."""
-        most_s = self._means.timeout_s
-        limit_s = min(self._how.call_timeout_s or most_s, most_s)
-        task = asyncio.create_task(self._run_tool(call, invocation))
+    async def unless_cut_off(
+        self, work: Coroutine[Any, Any, T], limit_s: float | None = None
+    ) -> T | Failed | Cancelled:
+        """What comes of the work; it is cut off when the run is stopped, or its time is over."""
+        task = asyncio.create_task(work)
+        awaited: set[asyncio.Future[Any]] = {task, self._execution.stop.requested}
         try:
-            await self._unless_stopped(task, limit_s)
+            await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await _cut_off(task)
             return Cancelled()
@@ -171,13 +179,11 @@ class Attempts:
             return Cancelled()
         return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
 
-    async def _unless_stopped(self, task: asyncio.Task[Any], limit_s: float | None = None) -> None:
-        """Wait until the task is done, the run is stopped, or the time is over."""
-        await asyncio.wait(
-            {task, self._execution.stop.requested},
-            timeout=limit_s,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+    @property
+    def _limit_s(self) -> float:
+        """How long the tool may take, and what prepares its arguments."""
+        most_s = self._means.timeout_s
+        return min(self._how.call_timeout_s or most_s, most_s)
 
     async def _run_tool(self, call: Call, invocation: Invocation) -> Outcome:
         assert call.spec is not None

@@ -203,6 +203,12 @@ class CallRecords:
         self._execution.log.write(*rows)
         transaction.advance(Passed())
 
+    def closed(self, call: Call) -> None:
+        """The end of a call whose last attempt was recorded as one that another would follow."""
+        self._execution.log.event(call.transaction.closing())
+        self._execution.log.write(self._response(call))
+        call.result = call.transaction.result()
+
     def _response(self, call: Call) -> NewMessage:
         transaction, branch = call.transaction, str(self._execution.run.branch_id)
         return NewMessage(

@@ -9,7 +9,9 @@ from pydantic_core import from_json
 
 from app.core.action.normalize import ActionCall
 from app.core.action.stored import stored_result
+from app.core.action.table import Phase
 from app.core.action.transaction import ActionTransaction
+from app.core.action.verdict import Failed
 from app.ports.storage import ApprovalRecord, CallRecord
 from app.ports.tool import ToolSpec
 from app.services.calls import Call
@@ -34,8 +36,14 @@ class Earlier:
         return self._approvals.get(row_id)
 
 
+def failure_of(error: str, retryable: bool | None = None) -> Failed:
+    """The verdict that a row's `error`, JSON text, was made of."""
+    told = from_json(error)
+    return Failed(told["error"], told["message"], retryable)
+
+
 def taken_up(row: CallRecord, spec: ToolSpec | None) -> Call:
-    """The call of a row: ended, waiting, or lost with the process that had begun it."""
+    """The call of a row: ended, waiting, or lost with the process that had begun it, or was to repeat it."""
     action = ActionCall(
         row.function,
         None if row.raw_arguments is None else from_json(row.raw_arguments),
@@ -44,11 +52,13 @@ def taken_up(row: CallRecord, spec: ToolSpec | None) -> Call:
     )
     if row.status == "pending":
         transaction = ActionTransaction.waiting(action, row.call_id)
+    elif row.ended_at is not None and row.action_response_id is None and row.error is not None:
+        transaction = ActionTransaction.left_off(action, row.call_id, failure_of(row.error, row.retryable))
     else:
         transaction = ActionTransaction.interrupted(action, row.call_id)
         transaction.attempt = row.attempt
     call = Call(transaction, row.id, row.action_request_id, spec, row.index)
-    if row.ended_at is not None:
+    if row.ended_at is not None and transaction.phase is not Phase.TELLING:
         call.result = stored_result(
             function=row.function,
             arguments=action.raw_arguments if action.arguments is None else action.arguments,

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -22,7 +23,7 @@ from app.services.execution import Execution, error_of
 from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
 BEAT_S = 1.0
-"""How often leases are renewed, intents looked for and lost runs claimed."""
+"""How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""
 CLAIM_LIMIT = 50
 EXPIRY_PERIOD_MS = 30_000
 """How often queued runs are looked at whose time is over."""
@@ -44,13 +45,19 @@ class Executor:
         resume: Work,
         abandon: Work,
         clock: Clock,
+        *,
+        beat_s: float = BEAT_S,
     ) -> None:
-        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one."""
+        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one.
+
+        `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
+        """
         self._store = store
         self._recorder = recorder
         self._resume = resume
         self._abandon = abandon
         self._clock = clock
+        self._beat_s = beat_s
         self._expiry_due_ms = 0
         self._running: dict[UUID, Execution] = {}
         self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
@@ -78,9 +85,15 @@ class Executor:
             self._given_back.extend(runs)
             return
         for run in runs:
-            if run.id in self._running:
-                continue
-            self._spawn(self._hold(run, ()), self._resume)
+            held = self._running.get(run.id)
+            if held is None:
+                self._spawn(self._hold(run, ()), self._resume)
+            elif held.run.epoch != run.epoch:
+                # It has just come to wait here, and its task has not been told yet that this is stored.
+                held.done.add_done_callback(partial(self._take_up_after, run))
+
+    def _take_up_after(self, run: RunRecord, _: object) -> None:
+        self.take_up([run])
 
     async def arrival(self, run_id: UUID, timeout_s: float) -> None:
         """Wait until a run is executed here, or the time is over."""
@@ -119,10 +132,10 @@ class Executor:
             except (LeaseLost, RecordRejected):
                 raise
             except AppError as refusal:
-                execution.finish("failed", error=error_of(refusal))
+                await self._give_up(execution, error_of(refusal))
             except Exception as bug:
                 log.exception("run failed by a bug", run_id=str(run.id))
-                execution.finish("failed", error=_internal(bug))
+                await self._give_up(execution, _internal(bug))
             await execution.log.committed()
         except LeaseLost:
             log.warning("lease lost", run_id=str(run.id))
@@ -132,6 +145,27 @@ class Executor:
             self._running.pop(run.id, None)
             if not execution.done.done():
                 execution.done.set_result(None)
+            if run.status == "waiting":
+                self.hurry()  # what was decided while its other calls still ran is not to wait for the beat
+
+    async def _give_up(self, execution: Execution, error: dict[str, Any]) -> None:
+        """End a run that cannot go on, and the calls that it left open while it waited, or by a bug."""
+        if execution.run.status != "running":
+            return
+        await execution.log.committed()
+        await self._close_calls(execution)
+        if execution.stop.source == "user":
+            execution.finish("cancelled", error=_CANCELLED)
+        else:
+            execution.finish("failed", error=error)
+
+    async def _close_calls(self, execution: Execution) -> None:
+        """End what is open, however long the database is away. Raises LeaseLost."""
+        while True:
+            try:
+                return await self._abandon(execution)
+            except Unavailable:
+                await asyncio.sleep(self._beat_s)
 
     async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
         """The database refused what the run had to say: end it from what is stored."""
@@ -166,7 +200,7 @@ class Executor:
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurried.wait(), BEAT_S)
+                await asyncio.wait_for(self._hurried.wait(), self._beat_s)
             self._hurried.clear()
 
     def hurry(self) -> None:
@@ -207,7 +241,7 @@ class Executor:
 
     async def _end_orphan(self, execution: Execution) -> None:
         log.warning("run lost its process", run_id=str(execution.run.id))
-        await self._abandon(execution)
+        await self._close_calls(execution)
         execution.finish(
             "failed",
             error={
@@ -237,6 +271,14 @@ class Executor:
         if self._given_back:
             with contextlib.suppress(Unavailable):
                 await self._store.give_back(self._given_back)
+
+
+_CANCELLED: Final = {
+    "code": "RUN_CANCELLED",
+    "message": "stopped by user before it could go on",
+    "category": "provider",
+    "retryable": False,
+}
 
 
 def _internal(bug: Exception) -> dict[str, Any]:

@@ -223,6 +223,7 @@ class Runs:
             return run
         execution: Execution | None = self._executor.cancel(run_id)
         if execution is None:
+            self._executor.hurry()  # one that waits is taken up to be ended
             return run
         await asyncio.wait({execution.done}, timeout=CANCEL_WAIT_S)
         if not execution.run.ended or not execution.done.done():

@@ -96,7 +96,8 @@ class Table:
         calls, approvals = [], []
         for id, kept in self.calls.items():
             row, end = kept["row"], kept["end"]
-            calls.append(_call_record(row, kept["status"], end))
+            responses = (m.id for m in self.messages.values() if m.action_request_id == row.action_request_id)
+            calls.append(_call_record(row, kept["status"], end, next(responses, None)))
             if id in self.approvals:
                 asked = self.approvals[id]
                 if asked["status"] == "pending":
@@ -114,7 +115,7 @@ _STATUS = {
 }
 
 
-def _call_record(row: NewCall, status: str, end: CallEnd | None) -> CallRecord:
+def _call_record(row: NewCall, status: str, end: CallEnd | None, response: UUID | None) -> CallRecord:
     made = {name: getattr(row, name) for name in CallRecord.__slots__ if hasattr(row, name)}
     ended = {
         name: getattr(end, name, None) for name in ("duration", "response", "error", "retryable", "ended_at")
@@ -123,7 +124,7 @@ def _call_record(row: NewCall, status: str, end: CallEnd | None) -> CallRecord:
         "run_id": UUID(int=1),
         "branch_id": UUID(int=2),
         "status": status,
-        "action_response_id": None,
+        "action_response_id": response,
         "created_at": datetime.now(UTC),
     }
     return CallRecord(**{**made, **ended, **more})

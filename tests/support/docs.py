@@ -29,6 +29,7 @@ from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import EDGES, State, as_mermaid
 from app.settings import PREFIX, ModelSettings, Settings
+from tests.support import conformance
 from tests.support.walks import UNWALKED, walked_by
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -302,6 +303,7 @@ def errors() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "conformance.md": lambda: conformance.page(NOTICE),
     "errors.md": errors,
     "events.md": events,
     "lifecycle.md": lifecycle,

@@ -74,9 +74,15 @@ def _louder(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"text": arguments["text"].upper()}
 
 
+async def _endless(arguments: dict[str, Any]) -> dict[str, Any]:
+    await asyncio.Event().wait()
+    return arguments
+
+
 TOOLS = [
     *(add, nothing, refuse, note, later, forever, echo, flaky),
     Tool("steady", flaky, idempotent=True),
     Tool("slow_at_first", slow_at_first, idempotent=True),
     Tool("shout", lambda text: CALLS.append(text), parameters=TEXT, preprocessor=_louder),
+    Tool("unready", lambda text: CALLS.append(text), parameters=TEXT, preprocessor=_endless),
 ]

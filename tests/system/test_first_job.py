@@ -144,6 +144,7 @@ async def test_the_first_job_works_where_keys_are_asked_for_and_on_a_database_of
         ([], {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}),
         ([], {"DATABASE_URL": "mysql://localhost/x"}),
         ([], {"BRANCHLINE_NO_SUCH_SETTING": "1"}),
+        ([], {"BRANCHLINE_TOOL_MODULES": "tests.support.tools"}),  # it has an `add`, as the examples do
     ],
 )
 async def test_a_wrong_setting_is_a_line_that_says_so(

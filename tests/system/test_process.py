@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from tests.support.polling import until
@@ -126,3 +127,20 @@ async def test_serving_others_without_a_key_is_refused(database_url: str, tmp_pa
     _, complaint = await process.communicate()
     assert process.returncode == 2
     assert b"BRANCHLINE_BOOTSTRAP_KEY" in complaint
+
+
+async def test_a_short_lease_is_renewed_before_it_runs_out(database_url: str, tmp_path: Path) -> None:
+    """Nobody can take a run away from a process that lives, whatever lease the operator has chosen."""
+    call = {"function": "later", "arguments": {"seconds": 4, "value": "there"}}
+    connection = await asyncpg.connect(database_url)
+    async with serving(database_url, tmp_path) as service:
+        branch = (await service.http.post("/v1/branches", json={})).json()["id"]
+        acting = asyncio.create_task(
+            service.http.post(f"/v1/branches/{branch}/act", json={"requests": [call]})
+        )
+        late = 0
+        while not acting.done():
+            late += await connection.fetchval("SELECT count(*) FROM runs WHERE lease_until < now()")
+        assert acting.result().json()["result"][0]["output"] == "there"
+        assert late == 0
+    await connection.close()

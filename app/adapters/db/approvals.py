@@ -183,8 +183,11 @@ class PostgresApprovals:
             )
             .returning(*_COLUMNS)
         )
+        # As everybody does who writes for a run: the run's row first.
+        place = sa.select(runs.c.id).join(table, table.c.run_id == runs.c.id).where(*mine)
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
+            await connection.execute(place.with_for_update(key_share=True, of=runs))
             row = (await connection.execute(change)).mappings().first()
             if row is None:
                 raise AlreadyDecided("It was decided already, nobody is asked any more, or the time is over.")

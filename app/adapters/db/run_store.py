@@ -56,6 +56,16 @@ SELECT u.id, GREATEST(
     (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS last_seq
 FROM unnest($1::uuid[]) AS u (id)"""
 
+# An attempt that failed ends its call only where no other was to follow: the response says so.
+_OPEN_CALLS = """
+SELECT id, status, call_id, function, arguments, provider_call_id, action_request_id, started_at, error
+FROM function_calls c
+WHERE run_id = $1
+  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.action_request_id = c.action_request_id)
+  AND NOT EXISTS (SELECT 1 FROM function_calls later
+                  WHERE later.action_request_id = c.action_request_id AND later.attempt > c.attempt)
+ORDER BY batch, index"""
+
 
 def told(refusal: asyncpg.PostgresError) -> str:
     """What the database objects to, without the data: that is what users said, and this goes into the log."""
@@ -265,11 +275,7 @@ class PostgresRuns:
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """See the port."""
         async with self._rest.use() as connection:
-            rows = await connection.fetch(
-                "SELECT id, status, call_id, function, arguments, provider_call_id, action_request_id, "
-                "started_at FROM function_calls WHERE run_id = $1 AND ended_at IS NULL ORDER BY batch, index",
-                run_id,
-            )
+            rows = await connection.fetch(_OPEN_CALLS, run_id)
         return [OpenCall(**dict(row)) for row in rows]
 
     async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:

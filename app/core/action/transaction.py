@@ -67,6 +67,14 @@ class ActionTransaction:
         made.phase = Phase.WAITING
         return made
 
+    @classmethod
+    def left_off(cls, call: ActionCall, call_id: UUID, failure: Failed) -> ActionTransaction:
+        """A call whose last attempt failed, and whose next one was never begun."""
+        made = cls(call, call_id, announced=True)
+        made.phase, made.verdict = Phase.TELLING, failure
+        made.intent_recorded = made.started = True
+        return made
+
     def again(self) -> ActionTransaction:
         """The next attempt at a call that failed; it was authorized before."""
         made = ActionTransaction(self.call, self.call_id, announced=True, attempt=self.attempt + 1)
@@ -140,6 +148,10 @@ class ActionTransaction:
             return [result, ToolCompleted(self.tool_call_id, "success", call_id)]
         error = ToolError(self.tool_call_id, str(fault_of(verdict)), duration_ms, call_id)
         return [error, ToolCompleted(self.tool_call_id, "error", call_id)] if last else [error]
+
+    def closing(self) -> Event:
+        """The event of a call whose last attempt has ended, when no other follows after all."""
+        return ToolCompleted(self.tool_call_id, "error", str(self.call_id))
 
     def execution(self, duration_ms: float = 0) -> dict[str, Any]:
         """The function call's `execution` on the wire; its duration is in seconds."""

@@ -261,6 +261,23 @@ async def test_processors_stand_before_and_after() -> None:
     assert await call(runner(tool), "echo", text="hi") == 8
 
 
+@pytest.mark.parametrize("inline", [True, False])
+async def test_processors_run_where_their_tool_does(inline: bool) -> None:
+    threads: list[int] = []
+
+    def before(arguments: dict[str, Any]) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return arguments
+
+    def after(result: int) -> int:
+        threads.append(threading.get_ident())
+        return result
+
+    tool = Tool("add", add, preprocessor=before, postprocessor=after, inline=inline)
+    assert await call(runner(tool), "add", a=2) == 42
+    assert [thread == threading.get_ident() for thread in threads] == [inline, inline]
+
+
 @pytest.mark.parametrize("made_of_them", [None, "text", {"a": "no"}, {}, {"a": 1, "b": 1, "c": 1}])
 async def test_what_a_preprocessor_makes_is_validated_again(made_of_them: Any) -> None:
     calls: list[int] = []

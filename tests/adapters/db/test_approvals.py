@@ -1,0 +1,103 @@
+"""Approvals in Postgres: who decides and who writes for the run take their locks in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from app.adapters.db.approvals import PostgresApprovals
+from app.adapters.db.engine import make_engine
+from app.adapters.db.session import Database
+from app.core.errors import AlreadyDecided
+from app.ports.approvals import Ruling
+from app.ports.storage import Accepted, ApprovalClosed, NewApproval, NewCall, NewMessage
+from tests.adapters.db.test_histories import someone_waits
+from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
+
+pytestmark = pytest.mark.anyio
+
+__all__ = ["world"]
+
+
+@asynccontextmanager
+async def approvals(world: World, url: str) -> AsyncIterator[PostgresApprovals]:
+    engine = make_engine(url)
+    try:
+        yield PostgresApprovals(Database(engine), world.ids)
+    finally:
+        await engine.dispose()
+
+
+async def asked(world: World) -> tuple[UUID, UUID]:
+    """A run, and its call that waits for a person."""
+    new = world.run(await world.branch())
+    assert await world.store.accept(new) == Accepted(running=True)
+    request, call = world.ids.new(), world.ids.new()
+    rows = [
+        NewMessage(request, "action_request", '{"n": 1}'),
+        NewCall(
+            id=call,
+            call_id=world.ids.new(),
+            attempt=1,
+            batch=0,
+            index=0,
+            function="note",
+            action_request_id=request,
+            status="pending",
+            arguments="{}",
+            raw_arguments="{}",
+            arguments_digest="d",
+            provider_call_id=None,
+            started_at=None,
+        ),
+        NewApproval(
+            id=world.ids.new(),
+            function_call_id=call,
+            function="note",
+            arguments="{}",
+            arguments_digest="d",
+            asked_by="project.gate",
+            reason=None,
+            expires_at=NOW + timedelta(hours=1),
+        ),
+    ]
+    await world.store.flush([world.flush(new, rows=rows)])
+    return new.run.id, call
+
+
+async def test_a_decision_beside_the_end_of_its_run_is_no_deadlock(world: World, database_url: str) -> None:
+    run_id, call = await asked(world)
+    async with approvals(world, database_url) as store:
+        async with world.connection.transaction():
+            # As a flush does that ends the call: first the run, then what is asked.
+            await world.connection.execute("SELECT id FROM runs WHERE id = $1 FOR SHARE", run_id)
+            deciding = asyncio.create_task(store.decide(PROJECT, call, Ruling("approve", None, None), at=NOW))
+            await someone_waits(world.connection)
+            await world.connection.execute("SET LOCAL lock_timeout = '5s'")
+            await world.connection.execute("SET LOCAL deadlock_timeout = '10ms'")
+            await world.connection.execute(
+                "UPDATE approvals SET status = 'cancelled', decided_at = $2 WHERE function_call_id = $1",
+                call,
+                NOW,
+            )
+        with pytest.raises(AlreadyDecided):
+            await deciding
+
+
+async def test_what_was_decided_stays_decided_when_its_call_is_given_up(
+    world: World, database_url: str
+) -> None:
+    run_id, call = await asked(world)
+    async with approvals(world, database_url) as store:
+        made = await store.decide(PROJECT, call, Ruling("deny", None, "no"), at=NOW)
+    assert made.status == "denied"
+    new = world.run(await world.branch())
+    new.run.id = run_id
+    await world.store.flush([world.flush(new, rows=[ApprovalClosed(call, NOW)])])
+    (settled,) = await world.store.settled_approvals(run_id)
+    assert (settled.status, settled.comment) == ("denied", "no")

@@ -1,0 +1,63 @@
+"""The tasks of runs: one at a time for each run, and none of those that were taken up is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import cast
+
+import pytest
+
+from app.ports.storage import Flush, FlushResult, RunRecord, RunStore
+from app.services.execution import Execution
+from app.services.executor import Executor
+from app.services.feed import Feeds
+from app.services.recorder import Recorder
+from tests.support.ambient import CountingIds, FakeClock
+from tests.support.polling import until
+
+pytestmark = pytest.mark.anyio
+
+IDS = CountingIds()
+
+
+class Takes:
+    """A store that takes everything."""
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """See the port."""
+        return FlushResult()
+
+
+async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_after_it() -> None:
+    clock = FakeClock()
+    store = cast(RunStore, Takes())
+    recorder = Recorder(store, Feeds(), clock, lambda started: None)
+    resumed: list[int] = []
+    release = asyncio.Event()
+
+    async def first(execution: Execution) -> None:
+        execution.run.status = "waiting"
+        await release.wait()
+
+    async def again(execution: Execution) -> None:
+        resumed.append(execution.run.epoch)
+        execution.finish("completed", result="null")
+
+    async def nothing(execution: Execution) -> None:
+        return None
+
+    executor = Executor(store, recorder, again, nothing, clock)
+    work = asyncio.create_task(recorder.work())
+    run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC), epoch=1)
+    held = executor.start(run, (), first)
+    executor.take_up([replace(run, epoch=1)])  # told twice of the same
+    executor.take_up([replace(run, status="running", epoch=2)])
+    assert executor.get(run.id) is held
+    release.set()
+    await until(lambda: len(executor) == 0 and resumed)
+    assert resumed == [2]
+    work.cancel()
+    await asyncio.wait([work])

@@ -1,0 +1,194 @@
+"""Runs that wait for a person while what they need changes: whatever comes, nothing of them is left open."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.support.model_server import Attempt, ModelServer
+from tests.support.polling import until, until_true
+from tests.support.service import Service
+from tests.support.tools import CALLS
+
+pytestmark = pytest.mark.anyio
+
+_numbers = itertools.count()
+ESCALATE = {"rules": [{"when": "function != 'add'", "effect": "escalate"}]}
+ADD = {"function": "add", "arguments": {"a": 1, "b": 2}}
+
+
+def key() -> str:
+    """A text that no other test uses."""
+    return f"changed-{next(_numbers)}"
+
+
+def note(text: str) -> dict[str, Any]:
+    return {"function": "note", "arguments": {"text": text}}
+
+
+async def operating(service: Service, model: str, text: str, **body: Any) -> dict[str, Any]:
+    """A run of operate that waits with a call of `note`, after one of `add`."""
+    branch = await service.branch(chat_model=model, gate=ESCALATE)
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/operate",
+        json={"instruction": "go", "actions": True, "tools": ["note", "add"], **body},
+    )
+    assert (answer.status_code, answer.json()["status"]) == (202, "waiting"), answer.text
+    run: dict[str, Any] = answer.json()
+    return run
+
+
+async def model_that_asks(service: Service, text: str) -> str:
+    calls = [
+        {"tool_call": {"index": 0, "id": "a", "name": "add", "arguments": '{"a": 1, "b": 2}'}},
+        {"tool_call": {"index": 1, "id": "b", "name": "note", "arguments": f'{{"text": "{text}"}}'}},
+    ]
+    return await service.scripted(key(), [*calls, {"end": "tool_calls"}])
+
+
+async def approval_of(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
+    return dict(found)
+
+
+async def decide(service: Service, approval: dict[str, Any], decision: str, **more: Any) -> Any:
+    path = f"/v1/function-calls/{approval['function_call_id']}/decision"
+    return await service.http.post(path, json={"decision": decision, **more})
+
+
+async def assert_nothing_open(service: Service, run: dict[str, Any]) -> None:
+    """Every call has an end, every request its response, and nobody is asked any more."""
+    calls = (await service.get(f"/v1/function-calls?run_id={run['id']}"))["data"]
+    assert [c["function"] for c in calls if c["ended_at"] is None] == []
+    approvals = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
+    assert "pending" not in [a["status"] for a in approvals]
+    messages = await service.messages(run["branch_id"])
+    requests = [m["id"] for m in messages if m["kind"] == "action_request"]
+    answered = [m["content"]["action_request_id"] for m in messages if m["kind"] == "action_response"]
+    assert sorted(requests) == sorted(answered)
+    events = await service.events(run["id"])
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.parametrize("then", ["approve", "cancel"])
+async def test_a_model_that_is_gone_ends_the_run_and_its_calls(service: Service, then: str) -> None:
+    text = key()
+    model = await model_that_asks(service, text)
+    run = await operating(service, model, text)
+    assert (await service.http.delete(f"/v1/models/{model}")).status_code == 204
+    if then == "approve":
+        assert (await decide(service, await approval_of(service, run), "approve")).status_code == 200
+    else:
+        await service.http.post(f"/v1/runs/{run['id']}/cancel")
+    ended = await service.ended(run["id"])
+    assert ended["status"] == ("failed" if then == "approve" else "cancelled")
+    assert text not in CALLS
+    await assert_nothing_open(service, ended)
+
+
+SILENCE = Attempt(head=b"", then="hang")
+
+
+@pytest.mark.parametrize("strategy", ["concurrent", "sequential"])
+async def test_a_cancellation_does_not_wait_for_a_gate(service: Service, strategy: str) -> None:
+    async with ModelServer({"": [SILENCE]}) as gate:
+        branch = await service.branch(gate={"http": {"url": gate.base_url, "timeout_ms": 30_000}})
+        answer = await service.http.post(
+            f"/v1/branches/{branch}/act",
+            json={"requests": [ADD, ADD, ADD], "strategy": strategy},
+            headers={"Prefer": "respond-async"},
+        )
+        await until(lambda: gate.requests)
+        await service.http.post(f"/v1/runs/{answer.json()['id']}/cancel")
+        ended = await asyncio.wait_for(service.ended(answer.json()["id"]), 10)
+        assert ended["status"] == "cancelled"
+        calls = (await service.get(f"/v1/function-calls?run_id={ended['id']}"))["data"]
+        assert [call["status"] for call in calls] == ["cancelled"] * 3
+        await assert_nothing_open(service, ended)
+        await until(lambda: len(gate.left_early) == len(gate.requests))
+
+
+@pytest.mark.parametrize("how", ["cancelled", "late"])
+async def test_a_preprocessor_that_hangs_holds_up_nothing(service: Service, how: str) -> None:
+    branch = await service.branch()
+    request = {"function": "unready", "arguments": {"text": key()}}
+    params = {"retry_timeout": 0.1} if how == "late" else {}
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/act",
+        json={"requests": [request], "call_params": params},
+        headers={"Prefer": "respond-async"},
+    )
+    run_id = answer.json()["id"]
+
+    async def begun() -> bool:
+        return bool((await service.get(f"/v1/function-calls?run_id={run_id}"))["data"])
+
+    if how == "cancelled":
+        await until_true(begun)
+        await service.http.post(f"/v1/runs/{run_id}/cancel")
+    ended = await asyncio.wait_for(service.ended(run_id), 10)
+    (call,) = (await service.get(f"/v1/function-calls?run_id={run_id}"))["data"]
+    assert (ended["status"], call["status"], call["execution"]["error"]["error"]) == (
+        ("cancelled", "cancelled", "CANCELLED") if how == "cancelled" else ("completed", "failed", "TIMEOUT")
+    )
+    await assert_nothing_open(service, ended)
+
+
+FORBIDDEN = {"when": "function == 'note' && arguments.text.startsWith('evil')", "effect": "deny"}
+
+
+async def waiting(service: Service, text: str, **policies: Any) -> dict[str, Any]:
+    """A run of act that waits with a call of `note`."""
+    branch = await service.branch(**policies)
+    answer = await service.http.post(f"/v1/branches/{branch}/act", json={"requests": [note(text)]})
+    assert answer.json()["status"] == "waiting"
+    run: dict[str, Any] = answer.json()
+    return run
+
+
+async def test_nobody_can_edit_a_call_into_one_that_a_gate_denies(service: Service) -> None:
+    gate = {"rules": [FORBIDDEN, *ESCALATE["rules"]]}
+    run = await waiting(service, key(), gate=gate)
+    text = "evil " + key()
+    answer = await decide(service, await approval_of(service, run), "edit", arguments={"text": text})
+    assert answer.status_code == 200
+    ended = await service.ended(run["id"])
+    assert (ended["result"][0]["status"], ended["result"][0]["error"]) == (
+        "skipped",
+        "denied by governance gate",
+    )
+    assert text not in CALLS
+    types = [event["type"] for event in await service.events(run["id"])]
+    assert types[-3:] == ["APPROVAL_DECIDED", "GATE_DENIED", "RUN_COMPLETED"]
+    await assert_nothing_open(service, ended)
+
+
+async def test_nobody_can_edit_a_call_into_one_that_permissions_deny(service: Service) -> None:
+    permissions = {"escalate": {"note": ["*"]}, "deny": {"note": ["text=evil*"]}}
+    run = await waiting(service, key(), permissions=permissions)
+    text = "evil " + key()
+    await decide(service, await approval_of(service, run), "edit", arguments={"text": text})
+    ended = await service.ended(run["id"])
+    assert ended["result"][0]["status"] == "failed"
+    assert ended["result"][0]["error"].startswith("PERMISSION_DENIED: ")
+    assert text not in CALLS
+    await assert_nothing_open(service, ended)
+
+
+@pytest.mark.parametrize("gate", [FORBIDDEN, {"when": "function == 'note'", "effect": "escalate"}])
+async def test_a_gate_that_was_changed_while_a_call_waited_counts(
+    service: Service, gate: dict[str, Any]
+) -> None:
+    text = "evil " + key()
+    run = await waiting(service, text, gate=ESCALATE)
+    changed = {"gate": {"rules": [gate]}}
+    assert (await service.http.patch(f"/v1/branches/{run['branch_id']}", json=changed)).status_code == 200
+    await decide(service, await approval_of(service, run), "approve")
+    ended = await service.ended(run["id"])
+    denied = gate is FORBIDDEN
+    assert ended["result"][0]["status"] == ("skipped" if denied else "completed")
+    assert CALLS.count(text) == (not denied)
+    await assert_nothing_open(service, ended)
