@@ -229,6 +229,8 @@ class _Operation:
         async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
             self._execution = execution
             self._fallback = execution.run.fallback_index
+            if (left_s := resume.get("left_s")) is not None:
+                self._deadline_ms = self._outside.clock.mono_ms() + left_s * 1000
             await self._act(_Answered.of(resume), earlier)
             await self._write_back()
 
@@ -385,7 +387,9 @@ class _Operation:
         except ToolsFailed as failure:
             execution.finish("failed", error=failure.error())
         except CallsWait as wait:
-            execution.wait(dumps(answered.wire()).decode(), wait.until)
+            # The time for which it waits does not count; what it took before does.
+            kept = {**answered.wire(), "left_s": self._left_s()}
+            execution.wait(dumps(kept).decode(), wait.until)
         else:
             self._responses = batched.spread(responses)
             finish_acted(execution, dumps(self._result(answered, self._responses)).decode())
