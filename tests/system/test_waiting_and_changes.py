@@ -69,6 +69,7 @@ async def assert_nothing_open(service: Service, run: dict[str, Any]) -> None:
     approvals = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
     assert "pending" not in [a["status"] for a in approvals]
     messages = await service.messages(run["branch_id"])
+    messages = [m for m in messages if m["run_id"] == run["id"]]
     requests = [m["id"] for m in messages if m["kind"] == "action_request"]
     answered = [m["content"]["action_request_id"] for m in messages if m["kind"] == "action_response"]
     assert sorted(requests) == sorted(answered)
