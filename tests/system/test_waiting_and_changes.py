@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.core.action.jsonable import MAX_OUTPUT
 from app.core.lifecycle import faults
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until, until_true
@@ -251,3 +252,14 @@ async def test_the_deadline_counts_what_a_run_took_before_it_waited(service: Ser
     assert (run["status"], run["error"]["code"]) == ("failed", faults.DEADLINE.code)
     assert texts[2] not in CALLS
     await assert_nothing_open(service, run)
+
+
+async def test_what_was_cut_is_still_said_to_be_after_the_waiting(service: Service) -> None:
+    branch = await service.branch(permissions={"escalate": {"note": ["*"]}})
+    large: dict[str, Any] = {"function": "echo", "arguments": {"value": "x" * (MAX_OUTPUT + 1)}}
+    lookalike = {"function": "echo", "arguments": {"value": {"output": "x", "output_truncated": True}}}
+    body = {"requests": [large, lookalike, note(key())]}
+    run = (await service.http.post(f"/v1/branches/{branch}/act", json=body)).json()
+    await decide(service, await approval_of(service, run), "approve")
+    ended = await service.ended(run["id"])
+    assert [result.get("output_truncated") for result in ended["result"]] == [True, None, None]
