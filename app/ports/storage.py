@@ -325,6 +325,8 @@ class CallRecord:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    output_truncated: bool = False
+    """Whether the response is the beginning of a longer one; told only where a run is taken up again."""
 
 
 class RunStore(Protocol):

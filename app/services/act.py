@@ -322,6 +322,7 @@ class _Batch:
         )
         if isinstance(decision, Failed | Cancelled):
             return decision
+        call.decision = decision
         outcome = outcome_of(decision)
         if isinstance(outcome, Denied):
             self._records.denied(call, decision)

@@ -155,6 +155,8 @@ class Attempts:
             self._records.denied(call, decision)
             return outcome
         if isinstance(outcome, Escalated):
+            if call.decision is not None and call.decision.same_rule(decision):
+                return prepared  # that is what a person was asked, and has answered
             # Nobody can be asked any more: what waits is asked about before anything of it has run.
             message = "the tool's preprocessor changed the arguments to some that need an approval"
             return Failed(PERMISSION_DENIED, message, False)

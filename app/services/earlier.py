@@ -66,5 +66,6 @@ def taken_up(row: CallRecord, spec: ToolSpec | None) -> Call:
             status=row.status,
             response=None if row.response is None else from_json(row.response),
             error=None if row.error is None else from_json(row.error),
+            truncated=row.output_truncated,
         )
     return call

@@ -104,6 +104,8 @@ class _Operation:
             await self._perform(execution, effects)
 
         async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            if (left_s := resume["left_s"]) is not None:
+                self._deadline_ms = self._outside.clock.mono_ms() + left_s * 1000
             await self._act(execution, Answered.of(resume), earlier, execution.run.fallback_index)
 
         return Plan(perform, events, go_on)
@@ -155,7 +157,9 @@ class _Operation:
             execution.finish("failed", error=failure.error())
             return
         except CallsWait as wait:
-            execution.wait(dumps(answered.wire()).decode(), wait.until)
+            # The time for which it waits does not count; what it took before does.
+            kept = {**answered.wire(), "left_s": self._left_s()}
+            execution.wait(dumps(kept).decode(), wait.until)
             return
         responses = batched.spread(outcomes)
         finish_acted(execution, dumps(answered.result(asking.contract, responses)).decode())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
 
+from app.core.action.jsonable import MAX_OUTPUT
+from app.core.lifecycle import faults
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until, until_true
 from tests.support.service import Service
@@ -17,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 _numbers = itertools.count()
 ESCALATE = {"rules": [{"when": "function != 'add'", "effect": "escalate"}]}
+SLOW = {"seconds": 0.8, "value": "late"}
 ADD = {"function": "add", "arguments": {"a": 1, "b": 2}}
 
 
@@ -66,6 +70,7 @@ async def assert_nothing_open(service: Service, run: dict[str, Any]) -> None:
     approvals = (await service.get(f"/v1/approvals?run_id={run['id']}"))["data"]
     assert "pending" not in [a["status"] for a in approvals]
     messages = await service.messages(run["branch_id"])
+    messages = [m for m in messages if m["run_id"] == run["id"]]
     requests = [m["id"] for m in messages if m["kind"] == "action_request"]
     answered = [m["content"]["action_request_id"] for m in messages if m["kind"] == "action_response"]
     assert sorted(requests) == sorted(answered)
@@ -192,3 +197,69 @@ async def test_a_gate_that_was_changed_while_a_call_waited_counts(
     assert ended["result"][0]["status"] == ("skipped" if denied else "completed")
     assert CALLS.count(text) == (not denied)
     await assert_nothing_open(service, ended)
+
+
+@pytest.mark.parametrize("loud", [False, True])
+async def test_a_person_s_word_holds_for_what_the_preprocessor_makes_of_a_call(
+    service: Service, loud: bool
+) -> None:
+    """Unless another rule escalates that: nobody was asked about it."""
+    text = key()
+    rules = [{"when": "arguments.text.startsWith('CHANGED')", "effect": "escalate"}] if loud else []
+    rules.append({"when": "function == 'shout'", "effect": "escalate"})
+    branch = await service.branch(gate={"rules": rules})
+    request = {"function": "shout", "arguments": {"text": text}}
+    run = (await service.http.post(f"/v1/branches/{branch}/act", json={"requests": [request]})).json()
+    await decide(service, await approval_of(service, run), "approve")
+    ended = await service.ended(run["id"])
+    assert ended["result"][0]["status"] == ("failed" if loud else "completed")
+    assert (text.upper() in CALLS) is not loud
+
+
+async def test_the_deadline_counts_what_a_run_took_before_it_waited(service: Service) -> None:
+    """Three times 0.8 seconds, each shorter than the deadline, and together longer."""
+    texts = [key() for _ in range(3)]
+    steps = [step for text in texts for step in (note(text), {"function": "later", "arguments": SLOW})]
+    calls = [
+        {
+            "tool_call": {
+                "index": index,
+                "id": f"c{index}",
+                "name": step["function"],
+                "arguments": json.dumps(step["arguments"]),
+            }
+        }
+        for index, step in enumerate(steps)
+    ]
+    model = await service.scripted(key(), [*calls, {"end": "tool_calls"}])
+    gate = {"rules": [{"when": "function == 'note'", "effect": "escalate"}]}
+    branch = await service.branch(chat_model=model, gate=gate)
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/operate",
+        json={
+            "instruction": "go",
+            "actions": True,
+            "action_strategy": "sequential",
+            "lifecycle": {"timeout": {"total_ms": 1500}},
+        },
+    )
+    run = answer.json()
+    while run["status"] not in ("completed", "failed"):
+        pending = (await service.get(f"/v1/approvals?run_id={run['id']}&status=pending"))["data"]
+        for approval in pending:
+            await decide(service, approval, "approve")
+        run = await service.get(f"/v1/runs/{run['id']}")
+    assert (run["status"], run["error"]["code"]) == ("failed", faults.DEADLINE.code)
+    assert texts[2] not in CALLS
+    await assert_nothing_open(service, run)
+
+
+async def test_what_was_cut_is_still_said_to_be_after_the_waiting(service: Service) -> None:
+    branch = await service.branch(permissions={"escalate": {"note": ["*"]}})
+    large: dict[str, Any] = {"function": "echo", "arguments": {"value": "x" * (MAX_OUTPUT + 1)}}
+    lookalike = {"function": "echo", "arguments": {"value": {"output": "x", "output_truncated": True}}}
+    body = {"requests": [large, lookalike, note(key())]}
+    run = (await service.http.post(f"/v1/branches/{branch}/act", json=body)).json()
+    await decide(service, await approval_of(service, run), "approve")
+    ended = await service.ended(run["id"])
+    assert [result.get("output_truncated") for result in ended["result"]] == [True, None, None]

@@ -31,10 +31,13 @@ _COLUMNS = tuple(
     for name in ApprovalRecord.__slots__
 )
 
-_CALL_NAMES = ", ".join(
-    "m.id AS action_response_id" if name == "action_response_id" else f"c.{name}"
-    for name in CallRecord.__slots__
-)
+# The member that says so is the last of a response's content, and left out otherwise.
+_OF_RESPONSE = {
+    "action_response_id": "m.id AS action_response_id",
+    "output_truncated": """coalesce(m.content::text LIKE '%,"output_truncated":true}', false)"""
+    " AS output_truncated",
+}
+_CALL_NAMES = ", ".join(_OF_RESPONSE.get(name, f"c.{name}") for name in CallRecord.__slots__)
 _CALLS = f"""
 SELECT {_CALL_NAMES} FROM function_calls c LEFT JOIN messages m ON m.action_request_id = c.action_request_id
 WHERE c.run_id = $1 ORDER BY c.batch, c.index, c.attempt"""

@@ -58,11 +58,12 @@ ended AS (
 INSERT INTO events (run_id, ts, seq, type, meta)
 SELECT id, $2, last_seq, $3, $4::json FROM ended RETURNING run_id"""
 
-# What has happened since the run was taken up is seen by looking: a decision that comes later marks it again.
+# What has happened since the run was taken up is seen by looking: a decision that comes later, or a
+# cancellation, marks it again. Both conditions are in the index: those that have to wait on are not visited.
 _WAKE = f"""
 WITH due AS (
     SELECT id FROM runs WHERE status = 'waiting'
-      AND (ready_at IS NOT NULL OR wake_at <= $4 OR cancel_requested_at IS NOT NULL)
+      AND (ready_at IS NOT NULL OR wake_at <= $4)
     ORDER BY id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,

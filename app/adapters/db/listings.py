@@ -27,7 +27,9 @@ from app.ports.storage import CallRecord, RunRecord
 
 _RUN_NAMES = RUN_COLUMNS.split(", ")
 _RUN_JSON = frozenset({"request", "context", "result", "error", "validation", "usage", "resume"})
-_CALL_NAMES = tuple(name for name in CallRecord.__slots__ if name != "action_response_id")
+_CALL_NAMES = tuple(
+    name for name in CallRecord.__slots__ if name not in ("action_response_id", "output_truncated")
+)
 _CALL_JSON = frozenset({"arguments", "raw_arguments", "response", "error", "gate"})
 
 

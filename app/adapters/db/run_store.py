@@ -310,10 +310,10 @@ class PostgresRuns:
                 if record.ended:
                     raise RunEnded(f"The run has already ended: it is {record.status}.")
                 if record.status != "queued":
-                    # A waiting run is taken up, to be ended by whoever takes it.
+                    # A run that waits, or comes to, is taken up, to be ended by whoever takes it.
                     await connection.execute(
                         "UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, $2), "
-                        "ready_at = CASE WHEN status = 'waiting' THEN $2 END WHERE id = $1",
+                        "ready_at = $2 WHERE id = $1",
                         run_id,
                         at,
                     )

@@ -9,7 +9,14 @@ from app.core.action.verdict import DENIED_BY_GATE, GATE_DENIED, CallStatus
 
 
 def stored_result(
-    *, function: str, arguments: Any, call_id: UUID, status: str, response: Any, error: Any
+    *,
+    function: str,
+    arguments: Any,
+    call_id: UUID,
+    status: str,
+    response: Any,
+    error: Any,
+    truncated: bool = False,
 ) -> dict[str, Any]:
     """What `ActionTransaction.result` gave when the call ended, from its row.
 
@@ -24,7 +31,7 @@ def stored_result(
         "status": CallStatus(status).value,
     }
     if error is None:
-        return result
+        return result | {"output_truncated": True} if truncated else result
     if error["error"] == GATE_DENIED:
         return result | {
             "output": {"error": DENIED_BY_GATE, "function": function},

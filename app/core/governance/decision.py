@@ -47,6 +47,10 @@ class Decision:
         """Both together: a denial beats an escalation, and that an allowance; of two alike, this one."""
         return later if _GRAVITY[later.effect] > _GRAVITY[self.effect] else self
 
+    def same_rule(self, other: Decision) -> bool:
+        """Whether both have the same effect for the same reason."""
+        return (self.effect, self.by, self.rule) == (other.effect, other.by, other.rule)
+
     def wire(self) -> dict[str, Any]:
         """As it is stored with the call and shown."""
         return {"effect": self.effect, "by": self.by, "rule": self.rule, "reason": self.reason}

@@ -86,7 +86,9 @@ class TimeoutBody(_Body):
     )
     inter_token_ms: Milliseconds | None = Field(10_000, description="Between two signs of life after that.")
     total_ms: Milliseconds | None = Field(
-        None, description="The run's deadline: all its streams, repairs and tool calls."
+        None,
+        description="The run's deadline: all its streams, repairs and tool calls. Waiting for a person does "
+        "not count.",
     )
 
 

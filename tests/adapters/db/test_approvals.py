@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,10 +15,13 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.engine import make_engine
 from app.adapters.db.session import Database
 from app.core.errors import AlreadyDecided
+from app.core.events.run import RunCancelled, RunWaiting
 from app.ports.approvals import Ruling
 from app.ports.storage import Accepted, ApprovalClosed, NewApproval, NewCall, NewMessage
+from app.services.entries import entry_of
 from tests.adapters.db.test_histories import someone_waits
 from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
+from tests.support.ambient import NOW_MS
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +105,24 @@ async def test_what_was_decided_stays_decided_when_its_call_is_given_up(
     await world.store.flush([world.flush(new, rows=[ApprovalClosed(call, NOW)])])
     (settled,) = await world.store.settled_approvals(run_id)
     assert (settled.status, settled.comment) == ("denied", "no")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it waits", "while it waits"])
+async def test_a_run_that_is_cancelled_is_taken_up_whether_it_waits_already_or_not(
+    world: World, before: bool
+) -> None:
+    new = world.run(await world.branch())
+    assert await world.store.accept(new) == Accepted(running=True)
+    event = entry_of(RunCancelled("cancelled", usage=None, error=None), 0, NOW_MS)
+    later = NOW + timedelta(hours=1)
+    waits = replace(new.run, status="waiting", resume="{}", wake_at=later, epoch=1)
+    come_to_wait = world.flush(new, entry_of(RunWaiting("approval", later.isoformat()), 2, NOW_MS), end=waits)
+    if not before:
+        await world.store.flush([come_to_wait])
+        assert not (await world.store.claim(10)).woken
+    await world.store.request_cancel(PROJECT, new.run.id, at=NOW, cancelled=event)
+    if before:
+        await world.store.flush([come_to_wait])
+    (woken,) = (await world.store.claim(10)).woken
+    assert (woken.id, woken.epoch, woken.cancel_requested_at) == (new.run.id, 2, NOW)
+    assert not (await world.store.claim(10)).woken
