@@ -48,6 +48,9 @@ TABLES = (
     *("webhook_endpoints", "webhook_deliveries", "approvals"),
 )
 
+BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
+"""What a courier writes about a delivery at which it has only looked: the run that waits may get news."""
+
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
@@ -67,7 +70,9 @@ class Neighbours:
             for table in TABLES:
                 column = "id" if table == "projects" else "project_id"
                 rows = await connection.fetch(
-                    f"SELECT t::text FROM {table} t WHERE {column} = $1 ORDER BY 1", self.owned["project_id"]
+                    f"SELECT (to_jsonb(t) - $2::text[])::text FROM {table} t WHERE {column} = $1 ORDER BY 1",
+                    self.owned["project_id"],
+                    BOOKKEEPING if table == "webhook_deliveries" else [],
                 )
                 state[table] = [row[0] for row in rows]
             return state
