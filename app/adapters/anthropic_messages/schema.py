@@ -17,6 +17,11 @@ MAX_DEPTH: Final = 16
 MAX_SCHEMAS: Final = 500
 """In the whole; a schema that is referred to twice counts twice."""
 
+MAX_OPTIONAL: Final = 24
+"""Members that may be missing, in the whole."""
+MAX_UNIONS: Final = 16
+"""Schemas that name several types or branches, in the whole."""
+
 _KEPT: Final = ("type", "enum", "const", "description", "title")
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
@@ -45,12 +50,12 @@ class _Fitting:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._left = MAX_SCHEMAS
+        self._left = {"schemas": MAX_SCHEMAS, "optional": MAX_OPTIONAL, "unions": MAX_UNIONS}
 
     def fit(self, schema: Any, path: tuple[str, ...]) -> Schema:
         """`path` has the reference, or "", of each schema around this one."""
-        self._left -= 1
-        if not isinstance(schema, Mapping) or len(path) > MAX_DEPTH or self._left < 0:
+        self._spend("schemas")
+        if not isinstance(schema, Mapping) or len(path) > MAX_DEPTH:
             raise _Impossible
         if "$ref" in schema:
             # The target takes the reference's place; what stands beside a reference would be refused.
@@ -61,9 +66,12 @@ class _Fitting:
         inner = (*path, "")
         branches = schema.get("anyOf", schema.get("oneOf"))
         if isinstance(branches, list) and branches:
+            self._spend("unions")
             fitted.pop("type", None)
             return fitted | {"anyOf": [self.fit(branch, inner) for branch in branches]}
         kinds = _kinds(schema)
+        if len(kinds) > 1:
+            self._spend("unions")
         if "object" in kinds:
             fitted |= {"type": schema.get("type", "object"), **self._object(schema, inner)}
         if "array" in kinds:
@@ -74,12 +82,18 @@ class _Fitting:
             fitted["format"] = schema["format"]
         return fitted
 
+    def _spend(self, what: str, count: int = 1) -> None:
+        self._left[what] -= count
+        if self._left[what] < 0:
+            raise _Impossible
+
     def _object(self, schema: Mapping[str, Any], path: tuple[str, ...]) -> Schema:
         members, required = schema.get("properties"), schema.get("required", [])
         if not isinstance(members, Mapping) or not members or schema.get("additionalProperties", False):
             raise _Impossible
         if not members.keys() >= set(required):
             raise _Impossible
+        self._spend("optional", len(members) - len(required))
         return {
             "properties": {name: self.fit(member, path) for name, member in members.items()},
             "required": list(required),
