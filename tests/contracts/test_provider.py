@@ -15,16 +15,22 @@ from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta
 from app.core.discovery import discover
 from app.core.errors import Invalid
 from app.core.faults import FaultKind, ProviderError
-from app.ports.provider import Capabilities, ModelEndpoint, Opening, Provider
-from tests.support import chat_wire
+from app.ports.provider import ModelEndpoint, Opening, Provider
+from tests.support import chat_wire, messages_wire
 from tests.support.answers import Answer, ask, opening
-from tests.support.model_server import ModelServer
+from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
 
 Steps = Sequence[dict[str, Any]]
 LONG_MS = 3_600_000
+
+WIRES: dict[str, Callable[[Steps], Attempt]] = {
+    "anthropic": messages_wire.attempt,
+    "openai": chat_wire.attempt,
+}
+"""What a server must send to behave like a script, by provider."""
 
 
 class Stage(Protocol):
@@ -70,10 +76,11 @@ class WireStage:
         self._server = server
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
-        self._server.scripts["m"] = [chat_wire.attempt(steps) for steps in attempts]
-        what = opening("openai", base_url=self._server.base_url)
+        name = self.provider.name
+        self._server.scripts["m"] = [WIRES[name](steps) for steps in attempts]
+        what = opening(name, base_url=self._server.base_url)
         self.provider.check(what.endpoint)
-        return lambda attempt: opening("openai", base_url=self._server.base_url, attempt=attempt)
+        return lambda attempt: opening(name, base_url=self._server.base_url, attempt=attempt)
 
     def was_asked(self) -> bool:
         return bool(self._server.requests)
@@ -101,7 +108,8 @@ async def answered(stage: Stage, *attempts: Steps, attempt: int = 1) -> Answer:
 
 async def test_it_has_a_name_and_says_which_wire_it_reads(stage: Stage) -> None:
     assert stage.provider.name in discover(app.adapters.providers, "PROVIDER")
-    assert stage.provider.adapter_id == "openai"
+    wire = {"scripted": "openai"}.get(stage.provider.name, stage.provider.name)
+    assert stage.provider.adapter_id == wire
 
 
 async def test_a_plain_answer(stage: Stage) -> None:
@@ -120,7 +128,10 @@ async def test_a_plain_answer(stage: Stage) -> None:
 async def test_pieces_stay_pieces_and_the_end_mark_is_last(stage: Stage) -> None:
     answer = await answered(stage, [{"text": "a"}, {"text": "b"}, {"end": "length"}])
     said: list[Chunk] = [chunk for chunk in answer.chunks if not isinstance(chunk, KeepAlive)]
-    assert said == [TextDelta("a"), TextDelta("b"), FinishReason("length", "length"), EndMark()]
+    *pieces, finish, end = said
+    assert pieces == [TextDelta("a"), TextDelta("b")]
+    assert isinstance(finish, FinishReason)
+    assert (finish.reason, end) == ("length", EndMark())
 
 
 async def test_reasoning_and_refusal_are_no_text(stage: Stage) -> None:
@@ -250,11 +261,13 @@ async def test_unknown_options_are_refused_by_pointer(stage: Stage) -> None:
 
 async def test_capabilities_are_native_unless_the_options_say_otherwise(stage: Stage) -> None:
     endpoint = stage.plays([{"end": "stop"}])(1).endpoint
-    assert stage.provider.capabilities(endpoint) == Capabilities(tools=True, response_schema=True)
+    takes = stage.provider.capabilities(endpoint)
+    assert (takes.tools, takes.response_schema) == (True, True)
     options = {**endpoint.options, "native_tools": False, "native_schema": False}
     modest = ModelEndpoint("m", endpoint.provider, "m", endpoint.base_url, options=options)
     stage.provider.check(modest)
-    assert stage.provider.capabilities(modest) == Capabilities(tools=False, response_schema=False)
+    takes = stage.provider.capabilities(modest)
+    assert (takes.tools, takes.response_schema) == (False, False)
 
 
 async def test_nothing_but_provider_errors_comes_out(stage: Stage) -> None:
