@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 import httpx
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from app.adapters.gemini_content.words import unknown_options
 from app.adapters.options import Options, checked
 from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
+from app.adapters.wire_options import HeaderName, HeaderValue, key_of, url_below
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import ModelEndpoint
 
@@ -19,12 +22,20 @@ DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 _UNSIGNED: Final = re.compile(r"(?:models/)?(?:gemini-[12](?!\d)|gemma-)")
 """Names of the models that never ask for the signature of a call."""
 
-_KEY: Final = re.compile(r"[\x21-\x7e]{1,8000}")
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    if unknown := unknown_options(options):
+        raise ValueError(f"the API has no option {', '.join('.'.join(path) for path in unknown)}")
+    return options
 
 
 class Profile(Options):
     """How an endpoint is to be asked."""
 
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    """Further request headers; an `Authorization` here takes the place of the API key's own header."""
+    extra_body: Annotated[dict[str, Any], AfterValidator(_known)] = Field(default_factory=dict)
+    """Options for every request, in the API's words; those of the single request go before them."""
     native_tools: bool = True
     """Whether the model takes `tools`."""
     native_schema: bool = True
@@ -50,32 +61,20 @@ def signs_calls(endpoint: ModelEndpoint, profile: Profile) -> bool:
 
 
 def url_of(endpoint: ModelEndpoint) -> httpx.URL:
-    """Where content is asked for; a query of the base URL is kept. Raises `Invalid`."""
-    try:
-        base = httpx.URL(DEFAULT_BASE_URL if endpoint.base_url is None else endpoint.base_url)
-    except httpx.InvalidURL as error:
-        raise _bad_url(str(error)) from None
-    if base.scheme not in ("http", "https") or not base.host or not 0 < (base.port or 1) < 65536:
-        raise _bad_url("must be an absolute http or https URL")
-    if base.userinfo or base.fragment:
-        raise _bad_url("must hold neither credentials nor a fragment")
-    if "key" in base.params:
-        raise _bad_url("must not hold the API key: it is sent in a header")
+    """Where content is asked for, as an event stream; a query of the base URL is kept. Raises `Invalid`."""
     model = endpoint.model if "/" in endpoint.model else f"models/{endpoint.model}"
-    path = f"{base.raw_path.partition(b'?')[0].decode().rstrip('/')}/{quote(model)}:streamGenerateContent"
-    query = base.params.set("alt", "sse")
-    return base.copy_with(raw_path=f"{path}?{query}".encode())
+    base_url = DEFAULT_BASE_URL if endpoint.base_url is None else endpoint.base_url
+    url = url_below(base_url, f"/{quote(model)}:streamGenerateContent")
+    if "key" in url.params:
+        error = FieldError("/base_url", "must not hold the API key, which is sent in a header")
+        raise Invalid("the base URL cannot be used", errors=[error])
+    return url.copy_set_param("alt", "sse")
 
 
-def headers_of(endpoint: ModelEndpoint) -> dict[str, str]:
+def headers_of(endpoint: ModelEndpoint, profile: Profile) -> Mapping[str, str]:
     """The request's headers, the credential included. Raises `Invalid` for a key that no header can hold."""
+    key = key_of(endpoint)
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-    if endpoint.api_key:
-        if not _KEY.fullmatch(endpoint.api_key):
-            raise Invalid("the API key holds a line end or another character that cannot be sent")
-        headers["x-goog-api-key"] = endpoint.api_key
-    return headers
-
-
-def _bad_url(message: str) -> Invalid:
-    return Invalid("the base URL cannot be used", errors=[FieldError("/base_url", message)])
+    if key and not any(name.lower() == "authorization" for name in profile.headers):
+        headers["x-goog-api-key"] = key
+    return headers | profile.headers

@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.adapters.gemini_content.parts import content_parts, result_part, signed_parts
 from app.adapters.gemini_content.profile import Profile, signs_calls
 from app.adapters.gemini_content.schema import project
+from app.adapters.gemini_content.words import placed, unknown_options
 from app.core import json_text
 from app.core.errors import FieldError, Invalid
 from app.core.prompt import Prompt, PromptMessage, ToolSchema
@@ -19,36 +20,6 @@ CONTINUE: Final = (
 )
 """What a model is told that should go on from its own unfinished answer."""
 
-GENERATION_OPTIONS: Final = frozenset(
-    {
-        "audioTimestamp",
-        "enableEnhancedCivicAnswers",
-        "frequencyPenalty",
-        "imageConfig",
-        "logprobs",
-        "maxOutputTokens",
-        "mediaResolution",
-        "presencePenalty",
-        "responseLogprobs",
-        "responseMimeType",
-        "responseModalities",
-        "responseSchema",
-        "responseJsonSchema",
-        "routingConfig",
-        "seed",
-        "speechConfig",
-        "stopSequences",
-        "temperature",
-        "thinkingConfig",
-        "topK",
-        "topP",
-    }
-)
-"""Options that stand in `generationConfig`. There is no `candidateCount`: one answer is read."""
-
-REQUEST_OPTIONS: Final = frozenset({"cachedContent", "labels", "safetySettings", "serviceTier", "toolConfig"})
-"""Options that stand beside it."""
-
 
 def body_of(opening: Opening, profile: Profile) -> bytes:
     """The request's body. Raises `Invalid` for options that the API does not know, and for bad images.
@@ -57,7 +28,7 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     enforced on what is only the rest of a value.
     """
     prompt = opening.prompt
-    body, config = _options(prompt.options)
+    body, config = _options(prompt.options, profile)
     if system := [message for message in prompt.messages if message.role == "system"]:
         body["systemInstruction"] = {"parts": [{"text": json_text.storable(said.text)} for said in system]}
     if prompt.tools:
@@ -75,27 +46,14 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     return b'{"contents":[%b]%b%b' % (contents, b"," if body else b"", rest)
 
 
-def _options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of the request, and those of `generationConfig`, which may also be given as such."""
-    body: dict[str, Any] = {}
-    config: dict[str, Any] = {}
-    unknown: list[str] = []
-    for name, value in options.items():
-        if name == "generationConfig" and isinstance(value, Mapping):
-            unknown += [f"generationConfig.{inner}" for inner in value if inner not in GENERATION_OPTIONS]
-            config |= value
-        elif name in GENERATION_OPTIONS:
-            config[name] = value
-        elif name in REQUEST_OPTIONS:
-            body[name] = value
-        else:
-            unknown.append(name)
-    if unknown:
-        raise Invalid(
-            f"the Gemini API has no option {', '.join(sorted(unknown))}",
-            errors=[FieldError(json_text.pointer(*name.split(".", 1)), "is no option") for name in unknown],
-        )
-    return body, config
+def _options(options: Mapping[str, Any], profile: Profile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of the request, and those of `generationConfig`; the endpoint's own come first."""
+    if unknown := unknown_options(options):
+        names = ", ".join(".".join(path) for path in unknown)
+        errors = [FieldError(json_text.pointer(*path), "is no option of the API") for path in unknown]
+        raise Invalid(f"the Gemini API has no option {names}", errors=errors)
+    (body, config), (own_body, own_config) = placed(options), placed(profile.extra_body)
+    return own_body | body, own_config | config
 
 
 def _declared(tool: ToolSchema, profile: Profile) -> dict[str, Any]:

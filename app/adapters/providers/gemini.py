@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-
-import httpx
 
 from app.adapters.gemini_content.answer import AnswerReader
 from app.adapters.gemini_content.faults import in_full
@@ -14,8 +12,7 @@ from app.adapters.gemini_content.profile import headers_of, profile_of, url_of
 from app.adapters.gemini_content.request import body_of
 from app.adapters.gemini_content.schema import project
 from app.adapters.http_client import ModelClient
-from app.adapters.model_faults import status_fault
-from app.adapters.model_stream import Question, answer
+from app.adapters.model_exchange import Destination, exchange, secrets_among
 from app.core.chunks import Chunk
 from app.core.errors import Invalid
 from app.core.faults import Fault, FaultKind, ProviderError
@@ -55,34 +52,23 @@ class GeminiProvider:
     @asynccontextmanager
     async def open(self, opening: Opening) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
         """Ask, and give the answer as it comes; see `ports.provider.Provider.open`."""
+        endpoint = opening.endpoint
         try:
-            question = self._question(opening)
+            profile = profile_of(endpoint)
+            secrets = secrets_among([endpoint.api_key or "", *profile.headers.values()])
+            to = Destination(url_of(endpoint), headers_of(endpoint, profile), secrets)
+            content = body_of(opening, profile)
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
-        async with answer(self._client, question) as batches:
+        most = profile.max_event_bytes
+        answer = exchange(self._client, to, content, lambda type: AnswerReader(most, type), self._now)
+        async with AsyncExitStack() as held:
+            try:
+                batches = await held.enter_async_context(answer)
+            except ProviderError as error:
+                raise ProviderError(in_full(error.fault)) from None
             yield batches
-
-    def _question(self, opening: Opening) -> Question:
-        """Raises `Invalid` and `NotJson`."""
-        endpoint = opening.endpoint
-        profile = profile_of(endpoint)
-
-        def reader(response: httpx.Response) -> AnswerReader:
-            return AnswerReader(profile.max_event_bytes, response.headers.get("content-type", ""))
-
-        return Question(
-            url=url_of(endpoint),
-            headers=headers_of(endpoint),
-            content=body_of(opening, profile),
-            reader=reader,
-            refusal=self._refusal,
-            secrets=[endpoint.api_key] if endpoint.api_key else [],
-        )
-
-    def _refusal(self, response: httpx.Response, body: bytes) -> Fault:
-        """What an answer with an error status says."""
-        return in_full(status_fault(response.status_code, response.headers, body, self._now()))
 
 
 PROVIDER = GeminiProvider

@@ -38,6 +38,11 @@ def endpoint(base_url: str | None = None, model: str = "m", **more: Any) -> Mode
     return ModelEndpoint("n", "gemini", model, base_url, **more)
 
 
+def headers(key: str | None, more: dict[str, str] | None = None) -> Any:
+    asked = endpoint(api_key=key, options={"headers": more or {}})
+    return headers_of(asked, profile_of(asked))
+
+
 def test_a_plain_prompt() -> None:
     assert body() == {"contents": [HELLO_TURN]}
 
@@ -215,6 +220,21 @@ def test_options_go_where_the_api_wants_them() -> None:
     assert sent["safetySettings"] == []
 
 
+def test_the_endpoints_options_stand_behind_those_of_the_request() -> None:
+    own = {"temperature": 1, "generationConfig": {"seed": 1}, "safetySettings": [], "labels": {"a": "b"}}
+    sent = body(Prompt(HELLO.messages, options={"seed": 2, "labels": {}}), {"extra_body": own})
+    assert sent["generationConfig"] == {"temperature": 1, "seed": 2}
+    assert (sent["safetySettings"], sent["labels"]) == ([], {})
+
+
+def test_an_endpoints_options_are_checked_by_name() -> None:
+    with pytest.raises(Invalid) as caught:
+        profile_of(endpoint(options={"extra_body": {"generationConfig": {"n": 2}}}))
+    assert [(error.pointer, "generationConfig.n" in error.message) for error in caught.value.errors] == [
+        ("/options/extra_body", True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "pointer"),
     [
@@ -241,7 +261,7 @@ def test_an_option_that_the_api_does_not_know_is_refused(options: dict[str, Any]
         ),
         ("http://h:1/v1/", "m", "http://h:1/v1/models/m:streamGenerateContent?alt=sse"),
         ("http://h?a=b", "tunedModels/t", "http://h/tunedModels/t:streamGenerateContent?a=b&alt=sse"),
-        ("http://h/p%2Fq?alt=json", "a?b#c", "http://h/p%2Fq/models/a%3Fb%23c:streamGenerateContent?alt=sse"),
+        ("http://h/p?alt=json", "a?b#c", "http://h/p/models/a%3Fb%23c:streamGenerateContent?alt=sse"),
     ],
 )
 def test_the_url(base_url: str | None, model: str, url: str) -> None:
@@ -259,7 +279,7 @@ def test_a_base_url_that_cannot_be_used(base_url: str) -> None:
 
 
 def test_the_key_is_a_header() -> None:
-    assert headers_of(endpoint(api_key="k-1"))["x-goog-api-key"] == "k-1"
-    assert "x-goog-api-key" not in headers_of(endpoint())
+    assert headers("k-1") == {**headers(None), "x-goog-api-key": "k-1"}
+    assert headers("k-1", {"authorization": "Bearer t"}) == {**headers(None), "authorization": "Bearer t"}
     with pytest.raises(Invalid):
-        headers_of(endpoint(api_key="k\n1"))
+        headers("k\n1")
