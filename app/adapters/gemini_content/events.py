@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.adapters.gemini_content.faults import in_full
-from app.adapters.model_faults import error_object_fault
+from app.adapters.model_faults import error_object_fault, malformed
 from app.core import json_text
 from app.core.chunks import Chunk, FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, UsageReport
 from app.core.faults import Fault, FaultKind, ProviderError
@@ -78,7 +78,9 @@ class EventReader:
             out.append(ReasoningDelta(text) if part.get("thought") is True else TextDelta(text))
 
     def _call(self, call: dict[str, Any]) -> ToolCallDelta:
-        """A call, which always comes whole; most come without an id."""
+        """A call, which comes whole unless the request wanted otherwise; most come without an id."""
+        if "partialArgs" in call or call.get("willContinue"):
+            raise ProviderError(malformed("tool calls in fragments are not read; do not ask for them"))
         index, self._calls = self._calls, self._calls + 1
         id, name, arguments = call.get("id"), call.get("name"), call.get("args")
         return ToolCallDelta(

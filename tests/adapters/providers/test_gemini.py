@@ -147,6 +147,14 @@ def test_odd_events_say_nothing(odd: dict[str, Any]) -> None:
     assert answer.fault is None
 
 
+def test_a_call_in_fragments_is_not_taken_for_a_whole_one() -> None:
+    part = {"functionCall": {"name": "f", "partialArgs": [], "willContinue": True}}
+    answer = read(gemini_wire.said(part))
+    assert answer.called == []
+    assert answer.fault is not None
+    assert answer.fault.kind is FaultKind.MALFORMED
+
+
 def test_an_intermediarys_end_mark_is_no_end() -> None:
     assert not read(b"data: [DONE]\n\n").ended
     assert read(*gemini_wire.text("a"), b"data: [DONE]\n\n").ended

@@ -18,6 +18,14 @@ TALL: dict[str, Any] = {
     }
 }
 
+DOUBLING: dict[str, Any] = {
+    "$ref": "#/$defs/0",
+    "$defs": {
+        **{str(n): {"properties": {side: {"$ref": f"#/$defs/{n + 1}"} for side in "ab"}} for n in range(24)},
+        "24": TEXT,
+    },
+}
+
 
 @pytest.mark.parametrize(
     ("schema", "made"),
@@ -114,6 +122,7 @@ def test_what_the_dialect_can_say(schema: dict[str, Any], made: dict[str, Any]) 
         {"allOf": [TEXT, {"type": "integer"}]},
         LOOP,
         {**WIDE, **TALL},
+        DOUBLING,
     ],
 )
 def test_what_it_cannot_say_is_not_said_at_all(schema: dict[str, Any]) -> None:
