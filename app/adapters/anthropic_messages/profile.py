@@ -32,8 +32,8 @@ class MessagesProfile(Options):
     """Whether the endpoint takes `tools`."""
     native_schema: bool = True
     """Whether the endpoint takes a JSON Schema as `output_config.format`."""
-    prefill: bool = True
-    """Whether the endpoint goes on from a last assistant message by itself, without being told to."""
+    prefill: bool = False
+    """Whether the endpoint goes on from a last assistant message by itself; models from 4.6 on refuse one."""
     max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
     """How long one event of the answer may be."""
 

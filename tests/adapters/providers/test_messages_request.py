@@ -166,11 +166,14 @@ IS_TOLD = [*GOES_ON, user(text(CONTINUE))]
 @pytest.mark.parametrize(
     ("more", "sent"),
     [
-        ({"continue_from": "Once upon"}, GOES_ON),
-        ({"continue_from": "Once upon", "options": {"prefill": False}}, IS_TOLD),
+        ({"continue_from": "Once upon"}, IS_TOLD),
+        ({"continue_from": "Once upon", "options": {"prefill": True}}, GOES_ON),
         ({"continue_from": "Once upon", "continue_prompt": "weiter"}, [*GOES_ON, user(text("weiter"))]),
         # The wire refuses a last assistant message that ends in white space.
-        ({"continue_from": "Once \n"}, [user(text("hello")), model(text("Once \n")), user(text(CONTINUE))]),
+        (
+            {"continue_from": "Once \n", "options": {"prefill": True}},
+            [user(text("hello")), model(text("Once \n")), user(text(CONTINUE))],
+        ),
         ({"continue_from": " \n"}, [user(text("hello"))]),
     ],
 )
@@ -189,7 +192,7 @@ ASKED = [M("user", "a"), M("assistant", "", tool_calls=[CALL]), M("tool", "3", t
         (ASKED, {}, False),
         ([*ASKED, M("user", "b")], {}, False),
         ([*ASKED, M("assistant", "It is 3."), M("user", "b")], {}, True),
-        ([M("user", "a")], {"continue_from": "Once"}, False),
+        ([M("user", "a")], {"continue_from": "Once"}, True),
         ([M("user", "a")], {"continue_from": "Once", "continue_prompt": "weiter"}, True),
     ],
 )
@@ -197,6 +200,10 @@ def test_a_turn_that_goes_on_is_not_asked_for_thoughts(
     messages: list[PromptMessage], more: dict[str, Any], thinks: bool
 ) -> None:
     assert ("thinking" in body(Prompt(messages), THINKING, **more)) is thinks
+
+
+def test_an_answer_that_goes_on_by_itself_is_not_asked_for_thoughts() -> None:
+    assert "thinking" not in body(options={**THINKING, "prefill": True}, continue_from="Once")
 
 
 FIXED = {"Content-Type": "application/json", "Accept": "text/event-stream"}
