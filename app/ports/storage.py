@@ -220,6 +220,8 @@ class NewRun:
     if_busy: str = "enqueue"
     entries: Sequence[Entry] = ()
     """First events, if it starts at once."""
+    rows: Sequence[Row] = ()
+    """What else is stored with them."""
     queued: Sequence[Entry] = ()
     """First events, if it has to queue."""
     idempotency: tuple[str, str, bytes] | None = None

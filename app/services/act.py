@@ -102,10 +102,11 @@ class Acting:
         Raises ToolsFailed for a failure when errors are not suppressed; siblings are cancelled, and recorded.
         Raises CallsWait when everything else is done and a person has to decide.
         """
-        batch = _Batch(self, execution, proposals, how)
-        if how.strategy == "sequential":
-            return await batch.one_by_one()
-        return await batch.together()
+        return await self.batch(execution, proposals, how).carry_out()
+
+    def batch(self, execution: Execution, proposals: Proposals, how: Batch) -> ActionBatch:
+        """The calls, to be carried out step by step."""
+        return ActionBatch(self.means, execution, proposals, how)
 
     def abandon(self, execution: Execution, calls: Sequence[OpenCall]) -> None:
         """Append the end of calls whose process was lost: what they did is unknown."""
@@ -133,21 +134,47 @@ class Acting:
             records.ended(call)
 
 
-class _Batch:
+class ActionBatch:
     """One batch on its way."""
 
-    def __init__(self, acting: Acting, execution: Execution, proposals: Proposals, how: Batch) -> None:
-        self._means = acting.means
+    def __init__(self, means: Means, execution: Execution, proposals: Proposals, how: Batch) -> None:
+        self._means = means
         self._execution = execution
         self._proposals = proposals
         self._how = how
         self._oversight = proposals.oversight
-        self._records = CallRecords(execution, proposals.batch, acting.means.clock, acting.means.ids)
-        self._attempts = Attempts(acting.means, execution, how, self._oversight, self._records)
+        self._records = CallRecords(execution, proposals.batch, means.clock, means.ids)
+        self._attempts = Attempts(means, execution, how, self._oversight, self._records)
+
+        self._calls: list[Call] | None = None
+        """Those that stand proposed."""
+
+    def propose(self) -> None:
+        """Append all proposals, and the intent, if nobody has to be asked and no call waits for another.
+
+        The tools do not run before these are committed, by whoever it is.
+        """
+        how = self._how
+        if how.strategy == "sequential" or how.throttle_s or self._oversight.governed:
+            return
+        self._calls = [self._found(index) for index in range(len(self._proposals.calls))]
+        for call in self._calls:
+            if call.transaction.phase is Phase.AUTHORIZING:
+                call.transaction.advance(Passed())
+            self._propose(call)
+        self._attempts.begin([call for call in self._calls if call.runs], at_once=self._most)
+
+    async def carry_out(self) -> list[dict[str, Any]]:
+        """See `Acting.carry_out`."""
+        return await (self._one_by_one() if self._how.strategy == "sequential" else self._together())
+
+    @property
+    def _most(self) -> int:
+        return self._how.max_concurrent or MAX_CONCURRENT
 
     # The two strategies.
 
-    async def one_by_one(self) -> list[dict[str, Any]]:
+    async def _one_by_one(self) -> list[dict[str, Any]]:
         """Each call when the one before it has ended."""
         results: list[dict[str, Any]] = []
         for index in range(len(self._proposals.calls)):
@@ -164,14 +191,16 @@ class _Batch:
                 raise ToolsFailed(call.result)
         return results
 
-    async def together(self) -> list[dict[str, Any]]:
+    async def _together(self) -> list[dict[str, Any]]:
         """All calls at the same time, their proposals recorded in input order."""
-        calls = [self._found(index) for index in range(len(self._proposals.calls))]
-        await self._authorize(*calls)
-        for call in calls:
-            await self._take_up(call)
-        for call in calls:
-            self._propose(call)
+        calls = self._calls
+        if calls is None:
+            calls = [self._found(index) for index in range(len(self._proposals.calls))]
+            await self._authorize(*calls)
+            for call in calls:
+                await self._take_up(call)
+            for call in calls:
+                self._propose(call)
         failed = await self._run_all([call for call in calls if call.runs])
         waiting = [call for call in calls if call.waits_until is not None]
         if failed is not None:
@@ -191,10 +220,9 @@ class _Batch:
 
     async def _run_all(self, calls: Sequence[Call]) -> dict[str, Any] | None:
         """The first result that ends the request, if one does; no call is on its way after that."""
-        most = self._how.max_concurrent or MAX_CONCURRENT
         if not self._how.throttle_s and any(c.transaction.phase is Phase.RECORDING_INTENT for c in calls):
-            await self._attempts.intend(calls, at_once=most)
-        room = asyncio.Semaphore(most)
+            await self._attempts.intend(calls, at_once=self._most)
+        room = asyncio.Semaphore(self._most)
         tasks = [asyncio.create_task(self._in_turn(call, room)) for call in calls]
         failed: dict[str, Any] | None = None
         try:

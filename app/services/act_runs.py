@@ -10,7 +10,7 @@ from app.core.operate.params import BranchSettings, offered_tools, resolve_act
 from app.core.operate.request import ActRequest
 from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolCatalog
-from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
+from app.services.act import Acting, ActionBatch, CallsWait, Proposals, ToolsFailed
 from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.oversight import Overseer
@@ -43,11 +43,20 @@ class ActPlanner:
         tools = await self._catalog.tools(run.project_id)
         offered = offered_tools(settings_of(branch).tools, tools)
         oversight = await self._overseer.over(run, branch)
+        batch: ActionBatch | None = None
 
-        async def act(execution: Execution, earlier: Earlier) -> None:
+        def calls(execution: Execution, earlier: Earlier) -> ActionBatch:
             proposals = Proposals(params.calls, tools, offered, oversight=oversight, earlier=earlier)
+            return self._acting.batch(execution, proposals, params.batch)
+
+        def propose(execution: Execution) -> None:
+            nonlocal batch
+            batch = calls(execution, Earlier())
+            batch.propose()
+
+        async def act(execution: Execution, batch: ActionBatch) -> None:
             try:
-                results = await self._acting.carry_out(execution, proposals, params.batch)
+                results = await batch.carry_out()
             except ToolsFailed as failure:
                 execution.finish("failed", error=failure.error())
             except CallsWait as wait:
@@ -56,12 +65,13 @@ class ActPlanner:
                 finish_acted(execution, dumps(results).decode())
 
         async def perform(execution: Execution) -> None:
-            await act(execution, Earlier())
+            assert batch is not None
+            await act(execution, batch)
 
         async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
-            await act(execution, earlier)
+            await act(execution, calls(execution, earlier))
 
-        return Plan(perform, go_on=go_on)
+        return Plan(perform, propose=propose, go_on=go_on)
 
 
 def finish_acted(execution: Execution, result: str) -> None:

@@ -52,17 +52,19 @@ class Attempts:
 
     async def intend(self, calls: Sequence[Call], *, at_once: int) -> None:
         """Commit the intent of all these calls together; `at_once` of them are about to begin."""
-        for call in calls[:at_once]:
-            self._begin_early(call)
+        self.begin(calls, at_once=at_once)
         await self._execution.log.committed()
         for call in calls:
             call.intended = True
 
-    def _begin_early(self, call: Call) -> None:
+    def begin(self, calls: Sequence[Call], *, at_once: int) -> None:
         """Where nothing can still stop a call, its beginning is committed together with the intent."""
-        sure = not self._oversight.hooked and call.spec is not None and not call.spec.prepares
-        if sure and call.transaction.phase is Phase.RECORDING_INTENT:
-            self._begin(call)
+        if self._oversight.hooked:
+            return
+        for call in calls[:at_once]:
+            sure = call.spec is not None and not call.spec.prepares
+            if sure and call.transaction.phase is Phase.RECORDING_INTENT:
+                self._begin(call)
 
     def _begin(self, call: Call) -> None:
         if not call.begun:

@@ -73,11 +73,15 @@ class Executor:
         """The run's execution, while it is here."""
         return self._running.get(run_id)
 
-    def start(self, run: RunRecord, entries: Sequence[Entry], work: Work) -> Execution:
-        """Execute a run that was accepted with its first events."""
-        execution = self._hold(run, entries)
+    def draft(self, run: RunRecord) -> Execution:
+        """A run that is yet to be accepted: what is appended to its log is for the acceptance to store."""
+        return Execution(run, self._recorder.draft(run))
+
+    def start(self, execution: Execution, entries: Sequence[Entry], work: Work) -> None:
+        """Execute a draft that was accepted with its first events."""
+        self._recorder.adopt(execution.log, entries)
+        self._register(execution)
         self._spawn(execution, work)
-        return execution
 
     def take_up(self, runs: Sequence[RunRecord]) -> None:
         """Execute runs that were queued until now; a process that is stopping leaves them to others."""
@@ -87,7 +91,7 @@ class Executor:
         for run in runs:
             held = self._running.get(run.id)
             if held is None:
-                self._spawn(self._hold(run, ()), self._resume)
+                self._spawn(self._hold(run), self._resume)
             elif held.run.epoch != run.epoch:
                 # It has just come to wait here, and its task has not been told yet that this is stored.
                 held.done.add_done_callback(partial(self._take_up_after, run))
@@ -107,17 +111,21 @@ class Executor:
             if not waiting:
                 self._expected.pop(run_id, None)
 
-    def _hold(self, run: RunRecord, entries: Sequence[Entry]) -> Execution:
-        execution = Execution(run, self._recorder.open(run, entries))
+    def _hold(self, run: RunRecord) -> Execution:
+        execution = Execution(run, self._recorder.open(run))
         if run.usage is not None:
             execution.usage = from_json(run.usage)
         if run.cancel_requested_at is not None:
             execution.stop.request("user")
-        self._running[run.id] = execution
-        for future in self._expected.get(run.id, ()):
+        self._register(execution)
+        return execution
+
+    def _register(self, execution: Execution) -> None:
+        run_id = execution.run.id
+        self._running[run_id] = execution
+        for future in self._expected.get(run_id, ()):
             if not future.done():
                 future.set_result(None)
-        return execution
 
     def _spawn(self, execution: Execution, work: Work) -> None:
         task = asyncio.create_task(self._to_the_end(execution, work), name=f"run {execution.run.id}")
@@ -225,7 +233,7 @@ class Executor:
         claimed = await self._store.claim(CLAIM_LIMIT)
         self.take_up([*claimed.started, *claimed.woken])
         for run in claimed.orphans:
-            self._spawn(self._hold(run, ()), self._end_orphan if run.resume is None else self._recover)
+            self._spawn(self._hold(run), self._end_orphan if run.resume is None else self._recover)
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)

@@ -108,7 +108,7 @@ class _Operation:
                 self._deadline_ms = self._outside.clock.mono_ms() + left_s * 1000
             await self._act(execution, Answered.of(resume), earlier, execution.run.fallback_index)
 
-        return Plan(perform, events, go_on)
+        return Plan(perform, events, go_on=go_on)
 
     async def _perform(self, execution: Execution, effects: Sequence[Effect]) -> None:
         exchange, validation, params = self._exchange, self._validation, self._params

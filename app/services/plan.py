@@ -8,10 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from app.core.events.base import Event
 from app.core.events.run import RunStarted
-from app.core.record import EventEntry
 from app.ports.storage import BranchState, RunRecord
 from app.services.earlier import Earlier
-from app.services.entries import entry_of
 from app.services.execution import Execution
 
 Request = TypeVar("Request", contravariant=True)
@@ -25,23 +23,18 @@ class Plan:
     """Carries the run to its end; the first events are recorded by then."""
     stream_events: Sequence[Event] = ()
     """The first events of its first stream, which is already on its way when the run is accepted."""
-
-    def entries(self, ts: int) -> list[EventEntry]:
-        """The first events, to be committed with the acceptance itself."""
-        out = [entry_of(RunStarted(), 1, ts)]
-        for event in self.stream_events:
-            out.append(entry_of(event, len(out) + 1, ts, 0, 1, 0))
-        return out
-
+    propose: Callable[[Execution], None] | None = None
+    """Appends what else can be recorded before anything has happened, and may be at once."""
     go_on: Callable[[Execution, Any, Earlier], Awaitable[None]] | None = None
     """Carries a run on that waited, from what it left; None for kinds of runs that never wait."""
 
-    async def start(self, execution: Execution) -> None:
-        """Perform a run that had to queue: its first events are recorded now."""
+    def begin(self, execution: Execution) -> None:
+        """Append what the run begins with; to be committed with the acceptance itself, unless it queued."""
         execution.log.event(RunStarted())
         for event in self.stream_events:
             execution.log.event(event, 0, 1, 0)
-        await self.perform(execution)
+        if self.propose is not None:
+            self.propose(execution)
 
 
 class Planner(Protocol[Request]):

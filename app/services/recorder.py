@@ -202,6 +202,10 @@ class RunLog:
         self._close_blocks()
         return flush, waiting
 
+    def join(self, other: RunLog) -> None:
+        """Be written and followed as another log of the same run is."""
+        self.feed, self._touch = other.feed, other._touch
+
     def fail(self, failure: Exception) -> None:
         """Let the run's task find out, wherever it is, that it cannot write; nothing more of it will be."""
         self._failure = failure
@@ -250,6 +254,14 @@ class Recorder:
             feed.publish(entries, ended=False)
             self._tell(run, entries, ended=False)
         return RunLog(run, feed, self._clock, self._touched)
+
+    def draft(self, run: RunRecord) -> RunLog:
+        """The log of a run that is yet to be accepted: what it begins with is taken, and stored with that."""
+        return RunLog(run, Feed(0), self._clock, lambda *_: None)
+
+    def adopt(self, run_log: RunLog, entries: Sequence[Entry]) -> None:
+        """Write the log of a draft that was accepted with these entries, and announce them."""
+        run_log.join(self.open(run_log.run, entries))
 
     def _touched(self, run_log: RunLog, urgent: bool) -> None:
         self._dirty[run_log.run.id] = run_log

@@ -116,7 +116,9 @@ class Runs:
             )
             plan = await planner.plan(run, branch, request)
             ts = self._clock.wall_ms()
-            entries = plan.entries(ts)
+            execution = self._executor.draft(run)
+            plan.begin(execution)
+            first, _ = execution.log.take()
             outcome = await self._store.accept(
                 NewRun(
                     run,
@@ -124,7 +126,8 @@ class Runs:
                     seen_position=branch.next_position,
                     if_match=origin.if_match,
                     if_busy=if_busy,
-                    entries=entries,
+                    entries=first.entries,
+                    rows=first.rows,
                     queued=[entry_of(RunQueued(), 1, ts)],
                     idempotency=origin.idempotency,
                 )
@@ -132,7 +135,7 @@ class Runs:
             match outcome:
                 case Accepted(running=True):
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
-                    self._executor.start(run, entries, plan.perform)
+                    self._executor.start(execution, first.entries, plan.perform)
                     return Submission(run)
                 case Accepted():
                     run.last_seq = 1
@@ -151,7 +154,8 @@ class Runs:
         run = execution.run
         plan = await self._patiently(execution, lambda: self._prepared(run))
         if run.resume is None or plan.go_on is None:
-            await plan.start(execution)
+            plan.begin(execution)
+            await plan.perform(execution)
             return
         earlier = await self._patiently(execution, lambda: self._earlier(execution))
         await plan.go_on(execution, from_json(run.resume), earlier)

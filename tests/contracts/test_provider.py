@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -11,14 +12,14 @@ import pytest
 
 import app.adapters.providers
 from app.adapters.http_client import model_client
-from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta
+from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta, ToolCallDelta
 from app.core.discovery import discover
 from app.core.errors import Invalid
 from app.core.faults import FaultKind, ProviderError
-from app.ports.provider import Capabilities, ModelEndpoint, Opening, Provider
-from tests.support import chat_wire
+from app.ports.provider import ModelEndpoint, Opening, Provider
+from tests.support import chat_wire, gemini_wire, messages_wire
 from tests.support.answers import Answer, ask, opening
-from tests.support.model_server import ModelServer
+from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -26,11 +27,24 @@ pytestmark = pytest.mark.anyio
 Steps = Sequence[dict[str, Any]]
 LONG_MS = 3_600_000
 
+WIRES: dict[str, Callable[[Steps], Attempt]] = {
+    "anthropic": messages_wire.attempt,
+    "gemini": gemini_wire.attempt,
+    "openai": chat_wire.attempt,
+}
+"""What a server must send to behave like a script, by provider."""
+
 
 class Stage(Protocol):
     """A provider with a model behind it that behaves as told."""
 
     provider: Provider
+    streams_calls: bool
+    """Whether calls can come in fragments."""
+    says_refusals: bool
+    """Whether the wire tells a refusal from other text."""
+    ends_without_reason: bool
+    """Whether an answer can be whole without a reason to stop."""
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
         """Have the model behave so; gives the opening of an attempt, 1-based."""
@@ -44,6 +58,8 @@ class Stage(Protocol):
 
 class ScriptedStage:
     """The script itself."""
+
+    streams_calls = says_refusals = ends_without_reason = True
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -68,12 +84,15 @@ class WireStage:
     def __init__(self, provider: Provider, server: ModelServer) -> None:
         self.provider = provider
         self._server = server
+        said_on_all = provider.name != "gemini"
+        self.streams_calls = self.says_refusals = self.ends_without_reason = said_on_all
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
-        self._server.scripts["m"] = [chat_wire.attempt(steps) for steps in attempts]
-        what = opening("openai", base_url=self._server.base_url)
+        name = self.provider.name
+        self._server.scripts["m"] = [WIRES[name](steps) for steps in attempts]
+        what = opening(name, base_url=self._server.base_url)
         self.provider.check(what.endpoint)
-        return lambda attempt: opening("openai", base_url=self._server.base_url, attempt=attempt)
+        return lambda attempt: opening(name, base_url=self._server.base_url, attempt=attempt)
 
     def was_asked(self) -> bool:
         return bool(self._server.requests)
@@ -101,7 +120,8 @@ async def answered(stage: Stage, *attempts: Steps, attempt: int = 1) -> Answer:
 
 async def test_it_has_a_name_and_says_which_wire_it_reads(stage: Stage) -> None:
     assert stage.provider.name in discover(app.adapters.providers, "PROVIDER")
-    assert stage.provider.adapter_id == "openai"
+    wire = {"scripted": "openai"}.get(stage.provider.name, stage.provider.name)
+    assert stage.provider.adapter_id == wire
 
 
 async def test_a_plain_answer(stage: Stage) -> None:
@@ -120,17 +140,27 @@ async def test_a_plain_answer(stage: Stage) -> None:
 async def test_pieces_stay_pieces_and_the_end_mark_is_last(stage: Stage) -> None:
     answer = await answered(stage, [{"text": "a"}, {"text": "b"}, {"end": "length"}])
     said: list[Chunk] = [chunk for chunk in answer.chunks if not isinstance(chunk, KeepAlive)]
-    assert said == [TextDelta("a"), TextDelta("b"), FinishReason("length", "length"), EndMark()]
+    *pieces, finish, end = said
+    assert pieces == [TextDelta("a"), TextDelta("b")]
+    assert isinstance(finish, FinishReason)
+    assert (finish.reason, end) == ("length", EndMark())
 
 
-async def test_reasoning_and_refusal_are_no_text(stage: Stage) -> None:
+async def test_reasoning_is_no_text(stage: Stage) -> None:
+    answer = await answered(stage, [{"reasoning": "hm"}, {"text": "so"}, {"end": "stop"}])
+    assert (answer.text, answer.reasoning) == ("so", "hm")
+
+
+async def test_a_refusal_is_no_text(stage: Stage) -> None:
+    if not stage.says_refusals:
+        pytest.skip("the wire has no refusals")
     answer = await answered(
         stage, [{"reasoning": "hm"}, {"refusal": "I"}, {"refusal": " won't"}, {"end": "stop"}]
     )
     assert (answer.text, answer.reasoning, answer.refusal) == ("", "hm", "I won't")
 
 
-async def test_tool_calls_come_in_fragments(stage: Stage) -> None:
+async def test_tool_calls_are_put_together(stage: Stage) -> None:
     steps: Steps = [
         {"tool_call": {"index": 0, "id": "x", "name": "add", "arguments": '{"a": 1'}},
         {"tool_call": {"index": 1, "id": "y", "name": "now", "arguments": ""}},
@@ -138,12 +168,17 @@ async def test_tool_calls_come_in_fragments(stage: Stage) -> None:
         {"end": "tool_calls"},
     ]
     answer = await answered(stage, steps)
-    assert answer.called == [("add", '{"a": 1, "b": 2}'), ("now", "")]
+    called = [(name, json.loads(arguments or "{}")) for name, arguments in answer.called]
+    assert called == [("add", {"a": 1, "b": 2}), ("now", {})]
+    fragments = sum(isinstance(chunk, ToolCallDelta) for chunk in answer.chunks)
+    assert (fragments > len(called)) is stage.streams_calls
     assert [call.id for call in answer.calls.values()] == ["x", "y"]
     assert answer.finish == "tool_calls"
 
 
 async def test_an_end_without_a_reason(stage: Stage) -> None:
+    if not stage.ends_without_reason:
+        pytest.skip("the reason is the wire's only sign of the end")
     answer = await answered(stage, [{"text": "a"}, {"end": None}])
     assert (answer.ended, answer.finish_raw) == (True, None)
 
@@ -250,11 +285,13 @@ async def test_unknown_options_are_refused_by_pointer(stage: Stage) -> None:
 
 async def test_capabilities_are_native_unless_the_options_say_otherwise(stage: Stage) -> None:
     endpoint = stage.plays([{"end": "stop"}])(1).endpoint
-    assert stage.provider.capabilities(endpoint) == Capabilities(tools=True, response_schema=True)
+    takes = stage.provider.capabilities(endpoint)
+    assert (takes.tools, takes.response_schema) == (True, True)
     options = {**endpoint.options, "native_tools": False, "native_schema": False}
     modest = ModelEndpoint("m", endpoint.provider, "m", endpoint.base_url, options=options)
     stage.provider.check(modest)
-    assert stage.provider.capabilities(modest) == Capabilities(tools=False, response_schema=False)
+    takes = stage.provider.capabilities(modest)
+    assert (takes.tools, takes.response_schema) == (False, False)
 
 
 async def test_nothing_but_provider_errors_comes_out(stage: Stage) -> None:

@@ -40,7 +40,7 @@ from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.feed import Feeds
-from app.services.oversight import Oversight
+from app.services.oversight import FREE, Oversight
 from app.services.recorder import Recorder
 from tests.support.ambient import CountingIds, FakeClock
 
@@ -212,6 +212,7 @@ REQUESTS = st.lists(
     keep=st.booleans(),
     retries=st.integers(0, 2),
     stop_after=st.none() | st.integers(0, 12),
+    governed=st.booleans(),
 )
 @settings(max_examples=BATCHES, deadline=None)
 def test_every_call_ends_once_and_is_linked(
@@ -221,6 +222,7 @@ def test_every_call_ends_once_and_is_linked(
     keep: bool,
     retries: int,
     stop_after: int | None,
+    governed: bool,
 ) -> None:
     how = Batch(
         strategy,
@@ -230,14 +232,17 @@ def test_every_call_ends_once_and_is_linked(
         call_timeout_s=0.01,
         max_concurrent=3,
     )
-    table, tools = anyio.run(_through, requests, how, stop_after)
+    table, tools = anyio.run(_through, requests, how, stop_after, governed)
     _check(table, tools)
 
 
 async def _through(
-    requests: Sequence[tuple[str, str, bool]], how: Batch, stop_after: int | None
+    requests: Sequence[tuple[str, str, bool]], how: Batch, stop_after: int | None, governed: bool
 ) -> tuple[Table, Tools]:
-    """A batch to its end, waiting and being taken up again as often as it takes."""
+    """A batch to its end, waiting and being taken up again as often as it takes.
+
+    One that nothing governs is proposed with the acceptance of its run.
+    """
     table, tools, clock = Table(), Tools(), FakeClock()
     recorder = Recorder(cast(RunStore, table), Feeds(), clock, lambda started: None)
     work = asyncio.create_task(recorder.work())
@@ -248,14 +253,21 @@ async def _through(
         proposed({"function": name, "arguments": {"index": index} if fine else [index]})
         for index, (name, _, fine) in enumerate(requests)
     ]
-    proposals = Proposals(calls, SPECS, list(SPECS), oversight=Ruled(says))
+    proposals = Proposals(calls, SPECS, list(SPECS), oversight=Ruled(says) if governed else FREE)
     try:
         for round_ in range(len(requests) + 2):
-            execution = Execution(run, recorder.open(run))
+            first = round_ == 0
+            execution = Execution(run, recorder.draft(run) if first else recorder.open(run))
             if round_ == len(requests) + 1:
                 execution.stop.request("user")  # what nobody decides is cancelled in the end
-            carrying = asyncio.create_task(acting.carry_out(execution, proposals, how))
-            if stop_after is not None and round_ == 0:
+            batch = acting.batch(execution, proposals, how)
+            if first:
+                batch.propose()
+                accepted, _ = execution.log.take()
+                await table.flush([accepted])
+                recorder.adopt(execution.log, accepted.entries)
+            carrying = asyncio.create_task(batch.carry_out())
+            if stop_after is not None and first:
                 for _ in range(stop_after):
                     await asyncio.sleep(0)
                 execution.stop.request("user")

@@ -52,7 +52,8 @@ async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_afte
     executor = Executor(store, recorder, again, nothing, clock)
     work = asyncio.create_task(recorder.work())
     run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC), epoch=1)
-    held = executor.start(run, (), first)
+    held = executor.draft(run)
+    executor.start(held, (), first)
     executor.take_up([replace(run, epoch=1)])  # told twice of the same
     executor.take_up([replace(run, status="running", epoch=2)])
     assert executor.get(run.id) is held

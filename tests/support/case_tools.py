@@ -61,4 +61,19 @@ def stock(sku: str) -> str:
     return _called("stock", sku=sku)
 
 
-TOOLS = [get_city, weather, get_weather, lookup, list_rooms, ping, now, a, b, stock]
+def note(text: str, n: float) -> str:
+    """Write something down."""
+    return _called("note", text=text, n=n)
+
+
+def rate(c: str) -> str:
+    """Tell what a currency is worth."""
+    return _called("rate", c=c)
+
+
+def book(room: str) -> str:
+    """Reserve a room."""
+    return _called("book", room=room)
+
+
+TOOLS = [get_city, weather, get_weather, lookup, list_rooms, ping, now, a, b, stock, note, rate, book]

@@ -13,10 +13,10 @@ from tests.support.model_server import Attempt, Then
 _THEN: dict[str, Then] = {"close": "close", "reset": "reset", "hold_open_120s": "hang"}
 
 
-def load(kind: str) -> dict[str, dict[str, Any]]:
+def load(kind: str, file: str = "cases.jsonl") -> dict[str, dict[str, Any]]:
     """The cases of one kind, such as `1-provider-stream`, by id."""
     # By line feeds only: some cases hold other characters that Python takes for line ends.
-    lines = (DATA / "cases.jsonl").read_text("utf-8").strip().split("\n")
+    lines = (DATA / file).read_text("utf-8").strip().split("\n")
     return {case["id"]: case for case in map(json.loads, lines) if case["kind"] == kind}
 
 

@@ -4,8 +4,8 @@
         server.scripts["m"] = [Attempt(chunks=[b"data: …\\n\\n", 0.5, b"data: [DONE]\\n\\n"])]
         … POST any path of server.base_url with {"model": "m"} …
 
-The script is chosen by the `model` of the request's body: the n-th request for a model gets its n-th attempt,
-the last one repeats.
+The script is chosen by the model that the request names, in its body or its path: the n-th request for a
+model gets its n-th attempt, the last one repeats.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The `model` of the body, or "" where there is none."""
-        return str(self.body.get("model", "")) if isinstance(self.body, dict) else ""
+        """The `model` of the body, else the one between `/models/` and a colon in the path, else ""."""
+        if isinstance(self.body, dict) and "model" in self.body:
+            return str(self.body["model"])
+        return self.path.partition("/models/")[2].partition(":")[0]
 
 
 class ModelServer:

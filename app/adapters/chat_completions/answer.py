@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -10,9 +9,10 @@ import orjson
 
 from app.adapters.chat_completions.events import EventReader
 from app.adapters.chat_completions.profile import Profile
-from app.adapters.chat_completions.surrogates import Halves
+from app.adapters.lenient_json import lenient_loads
 from app.adapters.model_faults import error_object_fault, malformed, no_completion
 from app.adapters.sse import EventTooLarge, ServerSentEvent, SseDecoder
+from app.adapters.surrogates import Halves
 from app.core.chunks import Chunk, EndMark, KeepAlive
 from app.core.faults import Fault, ProviderError
 
@@ -193,11 +193,13 @@ class AnswerReader:
     def _parsed(self, raw: bytes) -> Any:
         """The value of a JSON text. Raises ValueError."""
         if b"arguments" in raw and _MANY_DIGITS in raw.translate(_DIGITS_TO_ZERO):
-            return _loads(raw)  # the fast parser would round a long integer among the arguments of a call
+            return lenient_loads(
+                raw
+            )  # the fast parser would round a long integer among the arguments of a call
         try:
             return orjson.loads(raw)
         except orjson.JSONDecodeError:
-            value = _loads(raw)
+            value = lenient_loads(raw)
             if self._events.halves is None:
                 self._events.halves = Halves()
             return value
@@ -207,11 +209,3 @@ def _may_be_stream(start: bytes) -> bool:
     """Whether an event stream can begin so, as far as `start` goes."""
     begins = any(field.startswith(start) for field in (*_MAYBE_SSE_START, _MARK))
     return begins or _SSE_START.match(start) is not None
-
-
-def _loads(raw: bytes) -> Any:
-    """Like orjson's, but exact, and taking lone surrogates, NaN, bare control characters and bad UTF-8."""
-    try:
-        return json.loads(raw.decode("utf-8", "replace"), strict=False)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None

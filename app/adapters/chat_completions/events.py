@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from app.adapters.chat_completions.inline_tags import Kind, TagSplitter, call_in
 from app.adapters.chat_completions.profile import Profile
-from app.adapters.chat_completions.surrogates import Halves
 from app.adapters.chat_completions.tool_calls import ToolCalls
 from app.adapters.model_faults import error_object_fault, malformed
+from app.adapters.surrogates import Halves
 from app.core.chunks import (
     Chunk,
     FinishReason,

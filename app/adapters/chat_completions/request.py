@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.adapters.chat_completions.profile import HEADER_VALUE, Profile
+from app.adapters.chat_completions.profile import Profile
+from app.adapters.wire_options import key_of
 from app.core import json_text
-from app.core.errors import Invalid
 from app.core.prompt import Prompt, PromptMessage
 from app.ports.provider import ModelEndpoint, Opening
 
@@ -24,13 +24,12 @@ _NAME_CHARS: Final = 64
 
 def headers_of(endpoint: ModelEndpoint, profile: Profile) -> dict[str, str]:
     """The request's headers, the credential included. Raises `Invalid` for a key that no header can hold."""
-    if endpoint.api_key and not HEADER_VALUE.fullmatch(endpoint.api_key):
-        raise Invalid("the API key holds a line end or another character that cannot be sent")
+    key = key_of(endpoint)
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-    if endpoint.api_key and profile.api_key_header:
-        headers[profile.api_key_header] = endpoint.api_key
-    elif endpoint.api_key and not any(name.lower() == "authorization" for name in profile.headers):
-        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    if key and profile.api_key_header:
+        headers[profile.api_key_header] = key
+    elif key and not any(name.lower() == "authorization" for name in profile.headers):
+        headers["Authorization"] = f"Bearer {key}"
     return headers | profile.headers
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db.columns import EVENT_WIDTH, entry_columns, transposed
+from app.adapters.db.flush import write_first
 from app.core.errors import (
     BranchBusy,
     Conflict,
@@ -19,10 +20,11 @@ from app.core.errors import (
     QueueFull,
 )
 from app.core.record import Entry
-from app.ports.storage import Acceptance, Accepted, NewRun, Replayed, Stale
+from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Stale
 
 MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
+FIRST_EPOCH = 1
 
 _ASKED = """
 asked AS (
@@ -57,14 +59,14 @@ free AS MATERIALIZED (
     WHERE b.version = a.version AND b.next_position = a.position
       AND (a.if_match IS NULL OR a.if_match = b.version)
       AND NOT EXISTS (SELECT 1 FROM runs q WHERE q.branch_id = a.branch_id AND q.status = 'queued')
-    ORDER BY a.branch_id, a.id FOR SHARE OF b
+    ORDER BY a.branch_id, a.id FOR NO KEY UPDATE OF b
 ),
 ready AS (SELECT * FROM free UNION ALL SELECT a.* FROM asked a WHERE a.branch_id IS NULL),
 started AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, epoch, owner, lease_until, created_at, started_at)
     SELECT id, project_id, branch_id, kind, 'running', request::json, context::json, key_id, request_id,
-           traceparent, model, 1, $15, now() + $16::interval, created_at, created_at FROM ready
+           traceparent, model, {FIRST_EPOCH}, $15, now() + $16::interval, created_at, created_at FROM ready
     ON CONFLICT (branch_id) WHERE status IN ('running', 'waiting') DO NOTHING
     RETURNING id, project_id
 ),
@@ -105,10 +107,23 @@ def _events(pairs: Sequence[tuple[UUID, Sequence[Entry]]]) -> list[list[Any]]:
 async def start_all(
     connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
 ) -> set[UUID]:
-    """Store those that can start at once; their ids."""
+    """Store those that can start at once, with all that they begin with; their ids."""
     first = _events([(n.run.id, n.entries) for n in news])
-    rows = await connection.fetch(START, *_asked(news), owner, lease, *first)
-    return {row["id"] for row in rows}
+    arguments = [*_asked(news), owner, lease, *first]
+    if not any(new.rows for new in news):
+        return {row["id"] for row in await connection.fetch(START, *arguments)}
+    async with connection.transaction():
+        started = {row["id"] for row in await connection.fetch(START, *arguments)}
+        firsts = [_first(new) for new in news if new.rows and new.run.id in started]
+        if firsts:
+            now = max(new.run.created_at for new in news)
+            await write_first(connection, firsts, now=now)
+    return started
+
+
+def _first(new: NewRun) -> Flush:
+    run = new.run
+    return Flush(run.id, run.project_id, run.branch_id, FIRST_EPOCH, (), new.rows)
 
 
 async def accept_one(

@@ -171,6 +171,11 @@ def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
     ]
 
 
+async def write_first(connection: asyncpg.Connection[Any], firsts: Sequence[Flush], *, now: datetime) -> None:
+    """Write what new runs begin with, in the transaction that stores the runs themselves."""
+    await connection.fetch(FULL, *_log_columns(firsts), *_row_columns(firsts, now))
+
+
 async def write(
     connection: asyncpg.Connection[Any],
     flushes: Sequence[Flush],

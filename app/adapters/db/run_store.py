@@ -123,7 +123,7 @@ class PostgresRuns:
 
         try:
             started = await self._accept.run(together) if simple else set()
-        except asyncpg.DataError:
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
             started = set()
         return [
             Accepted(running=True) if new.run.id in started else await self._accept_alone(new) for new in news

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from app.adapters import model_exchange
 from app.adapters.http_client import ModelClient, model_client
-from app.adapters.providers import openai
 from app.adapters.providers.openai import OpenAIProvider
 from app.core.chunks import KeepAlive, TextDelta
 from app.core.errors import Invalid
@@ -98,7 +98,7 @@ async def test_an_error_status_fails_the_opening(provider: OpenAIProvider, statu
 async def test_an_endless_error_body_is_bounded(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, chunks: list[bytes], within_s: float
 ) -> None:
-    monkeypatch.setattr(openai, "ERROR_BODY_S", within_s)
+    monkeypatch.setattr(model_exchange, "ERROR_BODY_S", within_s)
     async with ModelServer({"m": [Attempt(chunks, 500, "text/plain", then="hang")]}) as server:
         async with asyncio.timeout(10):
             answer = await ask(provider, opening("openai", base_url=server.base_url))

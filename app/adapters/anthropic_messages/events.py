@@ -1,0 +1,212 @@
+"""Read the events of a Messages answer, one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from app.adapters.model_faults import error_object_fault, malformed
+from app.adapters.surrogates import Halves
+from app.core import json_text
+from app.core.chunks import (
+    Chunk,
+    EndMark,
+    FinishReason,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    UsageReport,
+)
+from app.core.faults import ProviderError
+
+FINISH_REASONS: Final = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    # The server's own loop of tools stopped at its limit: the answer is cut, whatever it looks like.
+    "pause_turn": "length",
+    "tool_use": "tool_calls",
+    "refusal": "refusal",
+}
+"""What the wire calls the reasons to stop."""
+
+STATUSES: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that an error inside an answer would have had before it."""
+
+_INPUT_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""What was read, in three parts: the first leaves out what has to do with the server's cache."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call whose block is open."""
+
+    index: int
+    """Position among the calls of the answer."""
+    whole: str
+    """The arguments that came with the block's start; they count where no fragment follows."""
+
+
+class EventReader:
+    """Turns the events of one answer into chunks.
+
+    The reason to stop is held back until the end: an answer without its `message_stop` is not complete.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Call] = {}
+        self._calls = 0
+        self._begun = False
+        """Whether a block was opened."""
+        self._counts: dict[str, int] = {}
+        self._reason = ""
+        self.ended = False
+        """Whether the end mark came."""
+        self.halves: Halves | None = None
+        """Set by the caller once an object was read that may hold half a character."""
+        self._kinds: dict[str, Callable[[dict[str, Any], list[Chunk]], None]] = {
+            "message_start": self._message_start,
+            "content_block_start": self._block_start,
+            "content_block_delta": self._block_delta,
+            "content_block_stop": self._block_stop,
+            "message_delta": self._message_delta,
+            "message_stop": self._message_stop,
+            "error": self._error,
+        }
+
+    def read(self, kind: str, event: dict[str, Any], out: list[Chunk]) -> None:
+        """Append what `event` says to `out`; one of a kind that is not known says nothing.
+
+        Raises `ProviderError` for an error that it reports, and for a message inside a message.
+        """
+        if (reads := self._kinds.get(kind)) is not None:
+            reads(event, out)
+
+    def message(self, message: dict[str, Any], out: list[Chunk]) -> None:
+        """Append what a whole message says that came as one object."""
+        self._message_start({"message": message}, out)
+        content = message.get("content")
+        for index, block in enumerate(content if type(content) is list else ()):
+            self._block_start({"index": index, "content_block": block}, out)
+            self._block_stop({"index": index}, out)
+        self._message_delta({"delta": message}, out)
+        self._message_stop({}, out)
+
+    def _message_start(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        if self._begun:
+            # A relay that asked again: what came so far and what follows are no one answer.
+            raise ProviderError(malformed("a second message begins inside the answer", type="spliced"))
+        self._usage(_dict(event.get("message")).get("usage"), out)
+
+    def _block_start(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        self._begun = True
+        block = _dict(event.get("content_block"))
+        match block.get("type"):
+            case "text":
+                self._text(block.get("text"), out)
+            case "thinking":
+                self._reasoning(block.get("thinking"), out)
+            case "tool_use":
+                call = self._open[_index(event)] = _Call(self._calls, _json_of(block.get("input")))
+                self._calls += 1
+                out.append(ToolCallDelta(call.index, _str(block.get("id")), _str(block.get("name"))))
+
+    def _block_delta(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        self._begun = True
+        delta = _dict(event.get("delta"))
+        match delta.get("type"):
+            case "text_delta":
+                self._text(delta.get("text"), out)
+            case "thinking_delta":
+                self._reasoning(delta.get("thinking"), out)
+            case "input_json_delta":
+                call, piece = self._open.get(_index(event)), _str(delta.get("partial_json"))
+                if call is not None and piece:
+                    call.whole = ""
+                    out.append(ToolCallDelta(call.index, arguments=self._joined(call.index, piece)))
+
+    def _block_stop(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        call = self._open.pop(_index(event), None)
+        if call is not None and call.whole:
+            out.append(ToolCallDelta(call.index, arguments=call.whole))
+
+    def _message_delta(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        delta = _dict(event.get("delta"))
+        self._reason = _str(delta.get("stop_reason")) or self._reason
+        details = _dict(delta.get("stop_details"))
+        if details.get("type") == "refusal" and (why := _str(details.get("explanation"))):
+            out.append(RefusalDelta(self._joined("refusal", why)))
+        self._usage(event.get("usage"), out)
+
+    def _message_stop(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        for index in list(self._open):
+            self._block_stop({"index": index}, out)
+        if self._reason:
+            out.append(FinishReason(FINISH_REASONS.get(self._reason), self._reason))
+        out.append(EndMark())
+        self.ended = True
+
+    def _error(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        fault = error_object_fault(event.get("error") or event)
+        status = STATUSES.get(fault.type) if fault.status is None else fault.status
+        raise ProviderError(replace(fault, status=status))
+
+    def _text(self, text: Any, out: list[Chunk]) -> None:
+        if type(text) is str and text:
+            out.append(TextDelta(self._joined("text", text)))
+
+    def _reasoning(self, text: Any, out: list[Chunk]) -> None:
+        if type(text) is str and text:
+            out.append(ReasoningDelta(self._joined("reasoning", text)))
+
+    def _usage(self, usage: Any, out: list[Chunk]) -> None:
+        """Take counts, each of which is a total that replaces the one before."""
+        said = {name: count for name, count in _dict(usage).items() if type(count) is int and count >= 0}
+        self._counts |= said
+        if said.keys() & {*_INPUT_COUNTS, "output_tokens"}:
+            sent = sum(self._counts.get(name, 0) for name in _INPUT_COUNTS)
+            out.append(UsageReport(sent, self._counts.get("output_tokens", 0)))
+
+    def _joined(self, channel: object, text: str) -> str:
+        return text if self.halves is None else self.halves.whole(channel, text)
+
+
+def _index(event: dict[str, Any]) -> int:
+    """Which block an event is about; -1 where it does not say."""
+    index = event.get("index")
+    return index if type(index) is int else -1
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if type(value) is dict else {}
+
+
+def _str(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _json_of(value: Any) -> str:
+    """The JSON text of arguments; "" where there are none."""
+    if not value:
+        return ""
+    if type(value) is str:
+        return value
+    try:
+        return json_text.dumps(value).decode()
+    except json_text.NotJson:
+        return json.dumps(value)
