@@ -6,7 +6,8 @@ depends on `json_body(Model)`, and openapi.py tells clients of the model.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import re
+from typing import Any, NoReturn, TypeVar
 
 from fastapi import Depends
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -14,7 +15,7 @@ from starlette.requests import Request
 
 from app.api.problems import body_faults, short
 from app.core import json_text
-from app.core.errors import BodyTooLarge, InvalidJson, UnsupportedMedia
+from app.core.errors import BodyTooLarge, FieldError, Invalid, InvalidJson, UnsupportedMedia
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -106,3 +107,15 @@ def _parse(raw: bytes, depth: int) -> Any:
         if error.pointer is not None:
             place["pointer"] = short(error.pointer)
         raise InvalidJson(short(f"The body cannot be read: {error}."), extra=place) from None
+
+
+def check_name(kind: str, pattern: str, name: str, said: str | None) -> None:
+    """Raise `Invalid` for a name in an address that cannot be one, or that the body contradicts."""
+    if not re.fullmatch(pattern, name):
+        _refuse(kind, "", f"a name has to match {pattern}")
+    if said is not None and said != name:
+        _refuse(kind, "/name", "it is not the name in the address")
+
+
+def _refuse(kind: str, pointer: str, words: str) -> NoReturn:
+    raise Invalid(f"The {kind} cannot be registered: {words}.", errors=[FieldError(pointer, words)])

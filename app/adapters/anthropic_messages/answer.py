@@ -9,79 +9,38 @@ import orjson
 from app.adapters.anthropic_messages.events import EventReader
 from app.adapters.anthropic_messages.profile import MessagesProfile
 from app.adapters.lenient_json import lenient_loads
+from app.adapters.model_body import FIELDS, MARK, BodyReader, shown
 from app.adapters.model_faults import malformed, no_completion
-from app.adapters.sse import EventTooLarge, ServerSentEvent, SseDecoder
+from app.adapters.sse import EventTooLarge, ServerSentEvent
 from app.adapters.surrogates import Halves
-from app.core.chunks import Chunk, KeepAlive
-from app.core.faults import Fault, ProviderError
+from app.core.chunks import Chunk
+from app.core.faults import ProviderError
 
-_SPACE: Final = b" \t\r\n"
-_MARK: Final = b"\xef\xbb\xbf"
-_FIELDS: Final = (b"event:", b"data:", b"id:", b"retry:", b":")
-_LONGEST: Final = max(map(len, _FIELDS))
+_LONGEST: Final = max(map(len, FIELDS))
 
 
-class AnswerReader:
-    """Turns the bytes of one answer into chunks.
-
-    What the body is shows in its first bytes, for content types cannot be relied on: an event stream, one
-    JSON object, or neither. After each call look at `fault`, which follows on the chunks that were returned,
-    and at `over`.
-    """
+class AnswerReader(BodyReader):
+    """Turns the bytes of one answer into chunks."""
 
     def __init__(self, profile: MessagesProfile, content_type: str = "text/event-stream") -> None:
-        self._max = profile.max_event_bytes
-        self._said_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
+        super().__init__(profile.max_event_bytes, content_type)
         self._events = EventReader()
-        self._sse: SseDecoder | None = None
         self._kept: list[bytes] = []
         """The body so far where it is no event stream, or does not show yet what it is."""
         self._kept_bytes = 0
         self._whole = False
         """Whether the body is one JSON object."""
-        self.fault: Fault | None = None
-        self.over = False
-        self.complete = False
-        self.is_answer = self._said_stream
 
-    def feed(self, piece: bytes) -> list[Chunk]:
-        """What the piece says; a `KeepAlive` when that is nothing."""
-        out: list[Chunk] = []
-        try:
-            if self._sse is not None:
-                self._stream(self._sse, piece, out)
-            else:
-                self._keep(piece)
-                if not self._whole:
-                    self._begin(out)
-        except (ProviderError, EventTooLarge) as error:
-            self._fail(error)
-        return out or [KeepAlive()]
-
-    def finish(self) -> list[Chunk]:
-        """What is left when the body has ended."""
-        out: list[Chunk] = []
-        try:
-            if self._sse is not None:
-                if (event := self._sse.finish()) is not None:
-                    self._last_event(event, out)
-            elif self._whole:
-                self._read_whole(b"".join(self._kept), out)
-            else:
-                start = _shown(b"".join(self._kept))
-                if not self._said_stream or not any(field.startswith(start) for field in (*_FIELDS, _MARK)):
-                    raise ProviderError(no_completion(start))
-        except (ProviderError, EventTooLarge) as error:
-            self._fail(error)
-        self.over = True
-        return out
-
-    def _fail(self, error: ProviderError | EventTooLarge) -> None:
-        if isinstance(error, ProviderError):
-            self.fault = error.fault
+    def _ended(self, out: list[Chunk]) -> None:
+        if self._sse is not None:
+            if (event := self._sse.finish()) is not None:
+                self._last_event(event, out)
+        elif self._whole:
+            self._read_whole(b"".join(self._kept), out)
         else:
-            self.fault = malformed(str(error), type="too_large")
-        self.over = True
+            start = shown(b"".join(self._kept))
+            if not self._said_stream or not any(field.startswith(start) for field in (*FIELDS, MARK)):
+                raise ProviderError(no_completion(start))
 
     def _keep(self, piece: bytes) -> None:
         self._kept.append(piece)
@@ -89,24 +48,19 @@ class AnswerReader:
         if self._kept_bytes > self._max:
             raise EventTooLarge(self._max)
 
-    def _begin(self, out: list[Chunk]) -> None:
+    def _begin(self, piece: bytes, out: list[Chunk]) -> None:
         """Find out what the body is, as soon as it shows."""
+        self._keep(piece)
+        if self._whole:
+            return
         start = b"".join(self._kept)
-        shown = _shown(start)
-        if shown.startswith(b"{"):
+        beginning = shown(start)
+        if beginning.startswith(b"{"):
             self._whole = True
-        elif shown.startswith(_FIELDS) or (self._said_stream and len(shown) >= _LONGEST):
-            self.is_answer = True
-            self._sse = SseDecoder(self._max)
-            self._stream(self._sse, start, out)
-        elif len(shown) >= _LONGEST:
-            raise ProviderError(no_completion(shown))
-
-    def _stream(self, sse: SseDecoder, piece: bytes, out: list[Chunk]) -> None:
-        for event in sse.feed(piece):
-            self._event(event, out)
-            if self.over:
-                return
+        elif beginning.startswith(FIELDS) or (self._said_stream and len(beginning) >= _LONGEST):
+            self._stream(start, out)
+        elif len(beginning) >= _LONGEST:
+            raise ProviderError(no_completion(beginning))
 
     def _event(self, event: ServerSentEvent, out: list[Chunk]) -> None:
         if not (raw := event.data.strip()):
@@ -139,7 +93,7 @@ class AnswerReader:
     def _read_whole(self, raw: bytes, out: list[Chunk]) -> None:
         """Take a whole message for an answer, from a server that does not stream."""
         try:
-            said = self._parsed(_shown(raw))
+            said = self._parsed(shown(raw))
         except ValueError:
             raise ProviderError(malformed("the answer is no JSON", raw)) from None
         if said.get("error"):
@@ -160,8 +114,3 @@ class AnswerReader:
             if self._events.halves is None:
                 self._events.halves = Halves()
             return value
-
-
-def _shown(start: bytes) -> bytes:
-    """A body's beginning without what may stand before anything."""
-    return start.removeprefix(_MARK).lstrip(_SPACE)

@@ -10,82 +10,41 @@ import orjson
 from app.adapters.chat_completions.events import EventReader
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.lenient_json import lenient_loads
+from app.adapters.model_body import MARK, SPACE, BodyReader, shown
 from app.adapters.model_faults import error_object_fault, malformed, no_completion
 from app.adapters.sse import EventTooLarge, ServerSentEvent, SseDecoder
 from app.adapters.surrogates import Halves
-from app.core.chunks import Chunk, EndMark, KeepAlive
-from app.core.faults import Fault, ProviderError
+from app.core.chunks import Chunk, EndMark
+from app.core.faults import ProviderError
 
 _DONE: Final = b"[DONE]"
 _SSE_START: Final = re.compile(rb"(?:data|event|id|retry)?:")
 _MAYBE_SSE_START: Final = tuple(b"data: event: id: retry:".split())
 _PINGS: Final = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
-_SPACE: Final = b" \t\r\n"
-_MARK: Final = b"\xef\xbb\xbf"
 _DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _MANY_DIGITS: Final = b"0" * 19
 
 
-class AnswerReader:
-    """Turns the bytes of one answer into chunks.
-
-    What the body is shows in its first bytes, for content types cannot be relied on: an event stream, one
-    JSON object, or neither. After each call look at `fault`, which follows on the chunks that were returned,
-    and at `over`.
-    """
+class AnswerReader(BodyReader):
+    """Turns the bytes of one answer into chunks."""
 
     def __init__(self, profile: Profile, content_type: str = "text/event-stream") -> None:
-        self._profile = profile
-        self._said_stream = content_type.partition(";")[0].strip().lower() == "text/event-stream"
+        super().__init__(profile.max_event_bytes, content_type)
         self._events = EventReader(profile)
-        self._sse: SseDecoder | None = None
         self._whole: list[bytes] | None = None
         """The pieces of a body that is one JSON object."""
         self._whole_bytes = 0
         self._start = b""
         """The first bytes, as long as they do not tell what the body is."""
-        self.fault: Fault | None = None
-        self.over = False
-        """Whether nothing more is to be read: the end mark came, the body ended, or there is a fault."""
-        self.complete = False
-        """Whether the end mark came; what follows in the body is of no interest."""
-        self.is_answer = self._said_stream
-        """Whether it is certain that this is an answer in a form that we take."""
 
-    def feed(self, piece: bytes) -> list[Chunk]:
-        """What the piece says; a `KeepAlive` when that is nothing."""
-        out: list[Chunk] = []
-        try:
-            if self._sse is None:
-                self._begin(piece, out)
-            else:
-                self._stream(self._sse, piece, out)
-        except (ProviderError, EventTooLarge) as error:
-            self._fail(error)
-        return out or [KeepAlive()]
-
-    def finish(self) -> list[Chunk]:
-        """What is left when the body has ended."""
-        out: list[Chunk] = []
-        try:
-            if self._sse is not None:
-                self._last_event(self._sse, out)
-                self._events.finish(out)
-            elif self._whole is not None:
-                self._complete(b"".join(self._whole), out)
-            elif not self._said_stream or not _may_be_stream(self._start.lstrip(_SPACE)):
-                raise ProviderError(no_completion(self._start))
-        except (ProviderError, EventTooLarge) as error:
-            self._fail(error)
-        self.over = True
-        return out
-
-    def _fail(self, error: ProviderError | EventTooLarge) -> None:
-        if isinstance(error, ProviderError):
-            self.fault = error.fault
-        else:
-            self.fault = malformed(str(error), type="too_large")
-        self.over = True
+    def _ended(self, out: list[Chunk]) -> None:
+        if self._sse is not None:
+            self._last_event(self._sse, out)
+            self._events.finish(out)
+        elif self._whole is not None:
+            self._complete(b"".join(self._whole), out)
+        elif not self._said_stream or not _may_be_stream(self._start.lstrip(SPACE)):
+            raise ProviderError(no_completion(self._start))
 
     def _begin(self, piece: bytes, out: list[Chunk]) -> None:
         """Find out what the body is."""
@@ -93,35 +52,27 @@ class AnswerReader:
             self._keep(piece)
             return
         start = self._start + piece
-        shown = start.removeprefix(_MARK).lstrip(_SPACE)
+        beginning = shown(start)
         if len(start) < 3:
             self._start = start
-        elif not shown:
+        elif not beginning:
             self._start = b""
-        elif shown.startswith(b"{") or (shown.startswith(b"[") and not self._said_stream):
+        elif beginning.startswith(b"{") or (beginning.startswith(b"[") and not self._said_stream):
             self._whole = []
             self._keep(start)
-        elif self._said_stream or _SSE_START.match(shown):
-            self.is_answer = True
-            self._sse = SseDecoder(self._profile.max_event_bytes)
-            self._stream(self._sse, start, out)
-        elif _may_be_stream(shown):
+        elif self._said_stream or _SSE_START.match(beginning):
+            self._stream(start, out)
+        elif _may_be_stream(beginning):
             self._start = start
         else:
-            raise ProviderError(no_completion(shown))
+            raise ProviderError(no_completion(beginning))
 
     def _keep(self, piece: bytes) -> None:
         assert self._whole is not None
         self._whole.append(piece)
         self._whole_bytes += len(piece)
-        if self._whole_bytes > self._profile.max_event_bytes:
-            raise EventTooLarge(self._profile.max_event_bytes)
-
-    def _stream(self, sse: SseDecoder, piece: bytes, out: list[Chunk]) -> None:
-        for event in sse.feed(piece):
-            self._event(event, out)
-            if self.over:
-                return
+        if self._whole_bytes > self._max:
+            raise EventTooLarge(self._max)
 
     def _event(self, event: ServerSentEvent, out: list[Chunk]) -> None:
         raw = event.data
@@ -175,7 +126,7 @@ class AnswerReader:
 
     def _complete(self, raw: bytes, out: list[Chunk]) -> None:
         """Take a whole completion for an answer."""
-        raw = raw.removeprefix(_MARK).strip(_SPACE)
+        raw = raw.removeprefix(MARK).strip(SPACE)
         try:
             said = self._parsed(raw)
         except ValueError:
@@ -207,5 +158,5 @@ class AnswerReader:
 
 def _may_be_stream(start: bytes) -> bool:
     """Whether an event stream can begin so, as far as `start` goes."""
-    begins = any(field.startswith(start) for field in (*_MAYBE_SSE_START, _MARK))
+    begins = any(field.startswith(start) for field in (*_MAYBE_SSE_START, MARK))
     return begins or _SSE_START.match(start) is not None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api.bodies import json_body
+from app.api.bodies import check_name, json_body
 from app.api.deps import Admin, Reader, Serving
 from app.api.documented import answers
 from app.api.once import AskedOnce
 from app.api.replies import reply
 from app.api.schemas.catalog import whole
 from app.api.schemas.models import NAME, CreateModel, ModelList, ModelView, ReplaceModel, model_view
-from app.core.errors import Conflict, FieldError, Invalid, KeyReused, NotFound, UnsupportedOption
+from app.core.errors import Conflict, KeyReused, NotFound, UnsupportedOption
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -50,7 +49,7 @@ async def put_model(
     name: str, who: Admin, services: Serving, body: Annotated[ReplaceModel, json_body(ReplaceModel)]
 ) -> Response:
     """Register a model, or replace the one of this name."""
-    _check_name(name, body.name)
+    check_name("model", NAME, name, body.name)
     made, new = await services.models.put(who, body.spec(name))
     return reply(model_view(made), 201 if new else 200)
 
@@ -60,12 +59,3 @@ async def delete_model(name: str, who: Admin, services: Serving) -> Response:
     """Remove a model of the project; running runs keep it."""
     await services.models.delete(who, name)
     return Response(status_code=204)
-
-
-def _check_name(name: str, said: str | None) -> None:
-    if not re.fullmatch(NAME, name):
-        words = f"a name has to match {NAME}"
-        raise Invalid(f"The model cannot be registered: {words}.", errors=[FieldError("", words)])
-    if said is not None and said != name:
-        words = "it is not the name in the address"
-        raise Invalid(f"The model cannot be registered: {words}.", errors=[FieldError("/name", words)])

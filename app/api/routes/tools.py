@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from app.api.bodies import json_body
+from app.api.bodies import check_name, json_body
 from app.api.deps import Admin, Reader, Serving
 from app.api.documented import answers
 from app.api.once import AskedOnce
 from app.api.replies import reply
 from app.api.schemas.catalog import whole
 from app.api.schemas.tools import NAME, CreateTool, ReplaceTool, ToolList, ToolView, tool_view
-from app.core.errors import Conflict, FieldError, Invalid, KeyReused, NotFound, UnsupportedOption
+from app.core.errors import Conflict, KeyReused, NotFound, UnsupportedOption
 from app.core.json_schema import InvalidSchema
 
 router = APIRouter(prefix="/v1/tools", tags=["tools"])
@@ -55,7 +54,7 @@ async def put_tool(
     name: str, who: Admin, services: Serving, body: Annotated[ReplaceTool, json_body(ReplaceTool)]
 ) -> Response:
     """Register a tool, or replace the one of this name."""
-    _check_name(name, body.name)
+    check_name("tool", NAME, name, body.name)
     made, new = await services.tools.put(who, body.spec(name))
     return reply(tool_view(made), 201 if new else 200)
 
@@ -65,12 +64,3 @@ async def delete_tool(name: str, who: Admin, services: Serving) -> Response:
     """Remove a tool of the project; running runs keep it."""
     await services.tools.delete(who, name)
     return Response(status_code=204)
-
-
-def _check_name(name: str, said: str | None) -> None:
-    if not re.fullmatch(NAME, name):
-        words = f"a name has to match {NAME}"
-        raise Invalid(f"The tool cannot be registered: {words}.", errors=[FieldError("", words)])
-    if said is not None and said != name:
-        words = "it is not the name in the address"
-        raise Invalid(f"The tool cannot be registered: {words}.", errors=[FieldError("/name", words)])
