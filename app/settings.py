@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from app.core.addresses import is_loopback
+from app.core.limits.options import ModelLimits
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -61,6 +62,8 @@ class ModelSettings(BaseModel):
     """The provider's own."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options for runs on this model."""
+    limits: ModelLimits | None = None
+    """What this process may ask of it, and when it is left alone."""
 
     def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
         """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""
@@ -69,7 +72,9 @@ class ModelSettings(BaseModel):
             key = environment.get(self.api_key_env)
             if not key:
                 raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
-        return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options)
+        return ModelEndpoint(
+            name, self.provider, self.model, self.base_url, key, self.options, limits=self.limits
+        )
 
 
 class Settings(BaseSettings):

@@ -56,6 +56,7 @@ from app.run_wiring import Machinery, machinery
 from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
+from app.services.capacity import Capacity
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
@@ -161,7 +162,8 @@ async def application(
         has_keys = await PostgresKeys(on.database, on.ids).any()
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
-        known = all_providers(await stack.enter_async_context(model_client()))
+        capacity = Capacity(on.clock)
+        known = capacity.limiting(all_providers(await stack.enter_async_context(model_client())))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
         choices = Choices(expressions, guardrails.rules, addresses)
         outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
@@ -170,7 +172,7 @@ async def application(
         bus = await stack.enter_async_context(hooking(settings, addresses))
         keys = keys_of(on, settings)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
-        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
+        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed, capacity)
         http = HttpTools(addresses.admits, exposed)
         stack.push_async_callback(http.aclose)
         tools = Tools(
@@ -239,6 +241,7 @@ def _models(
     known: Mapping[str, Provider],
     addresses: AddressRule,
     exposed: Mapping[str, str | None],
+    capacity: Capacity,
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
@@ -250,6 +253,7 @@ def _models(
         operator=operators,
         addresses=addresses,
         exposed=exposed,
+        capacity=capacity,
     )
 
 

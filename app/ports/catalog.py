@@ -289,6 +289,8 @@ class ModelSpec:
     api_key_env: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     lifecycle: Mapping[str, Any] | None = None
+    limits: Mapping[str, Any] | None = None
+    """`core.limits.options.ModelLimits` as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

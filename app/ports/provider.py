@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 from app.core.chunks import Chunk
+from app.core.limits.options import ModelLimits
 from app.core.prompt import Prompt
 
 
@@ -25,6 +27,9 @@ class ModelEndpoint:
     api_key: str | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     """The provider's own options, checked by `Provider.check` when the model was stored."""
+    id: UUID | None = None
+    """Which registered model it is; None for the operator's, whose names are their own."""
+    limits: ModelLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,18 @@ class Opening:
     """Text that the answer should go on from."""
     continue_prompt: str | None = None
     """What the model is told after that text; None is the provider's own way."""
+
+
+LATE: Final = "late"
+"""The message with which a stream is cancelled whose answer has kept a limit waiting."""
+
+
+@runtime_checkable
+class Held(Protocol):
+    """A model stream that has to be let in before it is entered."""
+
+    async def admitted(self) -> None:
+        """Wait for its turn; whoever has waited enters it. Raises `ProviderError`."""
 
 
 class Provider(Protocol):

@@ -11,10 +11,12 @@ from uuid import UUID
 from app.core.access import Principal
 from app.core.addresses import is_listed, is_private_host
 from app.core.errors import Conflict, FieldError, Invalid, NotFound, Unavailable, UnknownModel
+from app.core.limits.options import ModelLimits
 from app.ports.ambient import Clock
 from app.ports.catalog import Models as ModelStore
 from app.ports.catalog import ModelSpec, Once, StoredModel
 from app.ports.provider import ModelEndpoint, Provider
+from app.services.capacity import Capacity, Condition
 from app.services.memory import Memory
 
 REMEMBERED_MS = 2_000
@@ -59,6 +61,7 @@ class OperatorModels:
                 endpoint.base_url,
                 options=endpoint.options,
                 lifecycle=lifecycle,
+                limits=None if endpoint.limits is None else endpoint.limits.model_dump(exclude_none=True),
             )
         self._models[name] = (endpoint, spec)
 
@@ -129,6 +132,7 @@ class Models:
         operator: OperatorModels,
         addresses: AddressRule,
         exposed: Mapping[str, str | None],
+        capacity: Capacity,
     ) -> None:
         """`exposed` holds the variables that models may name as their key, None for those without a value."""
         self._store = store
@@ -136,6 +140,7 @@ class Models:
         self._operator = operator
         self._addresses = addresses
         self._exposed = exposed
+        self._capacity = capacity
         # None: the project has no model of that name, but the operator may.
         self._known: Memory[tuple[UUID, str], ResolvedModel | None] = Memory(
             clock, REMEMBERED_MS, most=10_000
@@ -150,7 +155,7 @@ class Models:
             stored = await self._store.find(project_id, name)
             if stored is None:
                 return None
-            return ResolvedModel(self._endpoint(stored.spec), stored.spec.lifecycle)
+            return ResolvedModel(self._endpoint(stored), stored.spec.lifecycle)
 
         found = await self._known.find((project_id, name), search) or self._operator.resolve(name)
         if found is None:
@@ -161,15 +166,22 @@ class Models:
         """Whether the project has a model of this name."""
         return name in self._operator.specs() or await self._store.find(project_id, name) is not None
 
-    def _endpoint(self, spec: ModelSpec) -> ModelEndpoint:
-        key = None
+    def _endpoint(self, stored: StoredModel) -> ModelEndpoint:
+        spec, key = stored.spec, None
         if spec.api_key_env is not None:
             key = self._exposed.get(spec.api_key_env)
             if not key:
                 raise Unavailable(f"The variable {spec.api_key_env!r} with the model's key is not set here.")
-        return ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, key, spec.options)
+        limits = None if spec.limits is None else ModelLimits.model_validate(spec.limits)
+        return ModelEndpoint(
+            spec.name, spec.provider, spec.model, spec.base_url, key, spec.options, stored.id, limits
+        )
 
     # As a resource
+
+    def condition(self, model: StoredModel) -> Condition | None:
+        """How far the limits of a model are used in this process; None for one without."""
+        return self._capacity.condition(model.id or model.spec.name)
 
     async def list(self, who: Principal) -> Sequence[StoredModel]:
         """Every model that the project can use, by name."""

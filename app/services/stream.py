@@ -12,12 +12,15 @@ import structlog
 from app.core.chunks import Chunk
 from app.core.events.base import Event
 from app.core.events.session import Token
+from app.core.events.timeout import TimeoutTriggered
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.lifecycle.effects import Ask, Close, Effect, Finish, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
+from app.ports.provider import LATE
+from app.ports.provider import Held as HeldStream
 from app.services.execution import Execution
 
 log = structlog.get_logger("stream")
@@ -82,13 +85,13 @@ class StreamDriver:
         stop = self._execution.stop.requested
         pump: asyncio.Task[list[Control]] | None = None
         controls = self.record(effects)
-        told = False
+        told = late = False
         try:
             while True:
                 for control in controls:
                     match control:
                         case Close():
-                            await _ended(pump)
+                            await _ended(pump, LATE if late else None)
                             pump = None
                         case Open():
                             await _ended(pump)
@@ -99,6 +102,7 @@ class StreamDriver:
                             # What is asked while a stream is read is answered there; its stream is closed.
                             pump = asyncio.create_task(self._answer(control))
                 done = await self._first_of(pump, None if told else stop)
+                late = False
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -106,7 +110,9 @@ class StreamDriver:
                     finished, pump = pump, None
                     controls = finished.result()
                 elif self._is_due():
-                    controls = self.record(self._machine.feed(Tick(), self._clock.mono_ms()))
+                    effects = self._machine.feed(Tick(), self._clock.mono_ms())
+                    late = any(type(effect) is TimeoutTriggered for effect in effects)
+                    controls = self.record(effects)
                 else:
                     controls = []
         finally:
@@ -168,6 +174,8 @@ class StreamDriver:
         """Read one model stream into the machine, until the machine wants something else."""
         try:
             adapter_id, stream = self._open_model(opening)
+            if isinstance(stream, HeldStream):
+                await self._hold(stream.admitted())
             async with stream as batches:
                 if controls := await self._take([Opened(adapter_id)]):
                     return controls
@@ -176,7 +184,7 @@ class StreamDriver:
                         return controls
                     self._look_at_limits()
                     if self._log.backlog:
-                        await self._catch_up()
+                        await self._hold(self._log.committed())
             fault = None
         except ProviderError as failure:
             fault = failure.fault
@@ -218,24 +226,24 @@ class StreamDriver:
             # The machine has gone on, so the provider must not be blamed: it would wait for ever.
             raise NotTaken(f"{type(bug).__name__}: {bug}") from bug
 
-    async def _catch_up(self) -> None:
-        """Wait for the log: what is not stored must not pile up."""
+    async def _hold(self, wait: Awaitable[None]) -> None:
+        """Wait for something of ours, such as the log: what is not stored must not pile up."""
         self._held = True
         began = self._clock.mono_ms()
         try:
-            await self._log.committed()
+            await wait
         finally:
             self._held = False
             now = self._clock.mono_ms()
             self._machine.feed(Held(now - began), now)
 
 
-async def _ended(pump: asyncio.Task[list[Control]] | None) -> None:
+async def _ended(pump: asyncio.Task[list[Control]] | None, why: str | None = None) -> None:
     """Cut a model stream off and wait until its connection is closed, for a while."""
     if pump is None:
         return
     if not pump.done():
-        pump.cancel()
+        pump.cancel(why)
         await asyncio.wait([pump], timeout=CLOSING_S)
     if not pump.done():
         log.warning("model stream does not close", waited_s=CLOSING_S)

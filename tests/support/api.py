@@ -35,6 +35,7 @@ from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.capacity import Capacity
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
@@ -142,6 +143,7 @@ async def serving(
         operator=operator_models,
         addresses=addresses or AddressRule(),
         exposed=exposed,
+        capacity=Capacity(clock),
     )
     tools = Tools(
         PostgresTools(database, ids),

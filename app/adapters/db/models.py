@@ -121,5 +121,6 @@ def _state(model: StoredModel) -> dict[str, Any]:
 def _values(spec: ModelSpec) -> dict[str, Any]:
     values = {name: getattr(spec, name) for name in _SAID}
     values["options"] = dict(spec.options)
-    values["lifecycle"] = sa.null() if spec.lifecycle is None else spec.lifecycle
+    for name in ("lifecycle", "limits"):
+        values[name] = sa.null() if values[name] is None else values[name]
     return values

@@ -74,6 +74,7 @@ models = Table(
     _text("api_key_env"),
     Column("options", JSON, nullable=False),
     Column("lifecycle", JSONB),
+    Column("limits", JSONB),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
     sa.UniqueConstraint("project_id", "name"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -9,9 +10,12 @@ from pydantic import ConfigDict, Field
 
 from app.api.bodies import Body
 from app.api.replies import exact, instant
-from app.api.schemas.common import EmptyForNow, NotOffered, View
+from app.api.schemas.common import NotOffered, View
+from app.core.limits.options import ModelLimits
+from app.core.limits.room import Circuit
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import ModelSpec, StoredModel
+from app.services.capacity import Condition
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}$"
 """A name is part of an address, so it has no blank and no slash."""
@@ -44,7 +48,9 @@ class PutModel(Body):
     api_key: NotOffered = None
     options: dict[str, Any] = Field(default_factory=dict, description="The provider's own.")
     lifecycle: LifecycleBody | None = Field(None, description="For runs on this model.")
-    limits: EmptyForNow = Field(default_factory=dict)
+    limits: ModelLimits | None = Field(
+        None, description="What each process of the service may ask of the model; null is no limit."
+    )
 
     def spec(self, name: str) -> ModelSpec:
         """What is to be stored under the name."""
@@ -56,6 +62,7 @@ class PutModel(Body):
             api_key_env=self.api_key_env,
             options=self.options,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
+            limits=None if self.limits is None else self.limits.model_dump(exclude_none=True),
         )
 
 
@@ -73,6 +80,16 @@ class ReplaceModel(PutModel):
     name: str | None = Field(None, description="The same as in the address, if given.")
 
 
+class ConditionView(View):
+    """How far the limits of a model are used in the process that answers."""
+
+    under_way: int = Field(description="Attempts that have begun and not ended.")
+    waiting: int = Field(description="Attempts that wait for their turn.")
+    circuit: Circuit | None = Field(description="The circuit breaker's state; null without one.")
+    failures: int | None = Field(description="Failures of the model in a row.")
+    retry_after_ms: int | None = Field(description="How long an open circuit stays so.")
+
+
 class ModelView(View):
     """A registered model. Its key is never shown."""
 
@@ -83,7 +100,14 @@ class ModelView(View):
                     "object": "model",
                     "name": "small",
                     **_SAID,
-                    "limits": {},
+                    "limits": {"concurrency": 8, "wait_ms": 30_000},
+                    "condition": {
+                        "under_way": 2,
+                        "waiting": 0,
+                        "circuit": None,
+                        "failures": None,
+                        "retry_after_ms": None,
+                    },
                     "lifecycle": None,
                     "source": "project",
                     "created_at": "2026-11-30T12:00:00.000Z",
@@ -100,7 +124,8 @@ class ModelView(View):
     base_url: str | None
     api_key_env: str | None
     options: dict[str, Any]
-    limits: dict[str, Any]
+    limits: dict[str, Any] | None
+    condition: ConditionView | None = Field(description="Null for one without limits, or not asked yet.")
     lifecycle: dict[str, Any] | None
     source: Literal["project", "operator"] = Field(
         description="Who registered it; the operator's are read-only and give way to one of the same name."
@@ -117,7 +142,7 @@ class ModelList(View):
     next: None
 
 
-def model_view(model: StoredModel) -> dict[str, Any]:
+def model_view(model: StoredModel, condition: Condition | None = None) -> dict[str, Any]:
     """A model as `ModelView` says."""
     spec = model.spec
     return {
@@ -128,7 +153,8 @@ def model_view(model: StoredModel) -> dict[str, Any]:
         "base_url": spec.base_url,
         "api_key_env": spec.api_key_env,
         "options": exact(spec.options),
-        "limits": {},
+        "limits": exact(spec.limits),
+        "condition": None if condition is None else asdict(condition),
         "lifecycle": exact(spec.lifecycle),
         "source": "operator" if model.id is None else "project",
         "created_at": instant(model.created_at),
