@@ -28,6 +28,8 @@ _SAID: dict[str, Any] = {
     "options": {},
 }
 
+_CONDITION = {"under_way": 2, "waiting": 0, "circuit": None, "failures": None, "retry_after_ms": None}
+
 
 class PutModel(Body):
     """What a name is to mean."""
@@ -83,6 +85,8 @@ class ReplaceModel(PutModel):
 class ConditionView(View):
     """How far the limits of a model are used in the process that answers."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_CONDITION]})
+
     under_way: int = Field(description="Attempts that have begun and not ended.")
     waiting: int = Field(description="Attempts that wait for their turn.")
     circuit: Circuit | None = Field(description="The circuit breaker's state; null without one.")
@@ -101,13 +105,7 @@ class ModelView(View):
                     "name": "small",
                     **_SAID,
                     "limits": {"concurrency": 8, "wait_ms": 30_000},
-                    "condition": {
-                        "under_way": 2,
-                        "waiting": 0,
-                        "circuit": None,
-                        "failures": None,
-                        "retry_after_ms": None,
-                    },
+                    "condition": _CONDITION,
                     "lifecycle": None,
                     "source": "project",
                     "created_at": "2026-11-30T12:00:00.000Z",
