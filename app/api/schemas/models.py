@@ -28,7 +28,13 @@ _SAID: dict[str, Any] = {
     "options": {},
 }
 
-_CONDITION = {"under_way": 2, "waiting": 0, "circuit": None, "failures": None, "retry_after_ms": None}
+_CONDITION: dict[str, Any] = {
+    "under_way": 2,
+    "waiting": 0,
+    "circuit": None,
+    "failures": None,
+    "retry_after_ms": None,
+}
 
 
 class PutModel(Body):
