@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db import approvals
+from app.adapters.db import waiting
 from app.adapters.db.columns import RUN_COLUMNS, entry_columns, run_record, transposed
 from app.ports.storage import CallEnd, Flush, FlushResult, NewCall, NewMessage, RunRecord
 
@@ -191,7 +191,7 @@ async def write(
         return FlushResult(lost=_missing(flushes, kept))
     everything = [*log, *_row_columns(flushes, now)]
     frees = any(f.ends and f.branch_id for f in flushes)
-    waits = any(map(approvals.waits, flushes))
+    waits = any(map(waiting.waits, flushes))
     if not frees and not waits:
         kept = await connection.fetch(FULL, *everything)
         return FlushResult(lost=_missing(flushes, kept))
@@ -199,7 +199,7 @@ async def write(
         kept = await connection.fetch(FULL, *everything)
         lost = _missing(flushes, kept)
         if waits:
-            await approvals.write(connection, flushes, lost, now)
+            await waiting.write(connection, flushes, lost, now)
         # A second statement, because a unique index is checked row by row: in one, the next run could be
         # started before the old one has ended.
         freed = [f.branch_id for f in flushes if f.ends and f.branch_id and f.run_id not in lost]
