@@ -125,7 +125,7 @@ class PutTool(Body):
         if kind == HTTP == field.field_name and said is None:
             raise PydanticCustomError("missing", "a tool of the kind `http` needs it")
         if said is not None and kind not in (None, field.field_name):
-            raise PydanticCustomError("wrong_kind", f"it belongs to tools of the kind `{field.field_name}`")
+            raise PydanticCustomError("other_kind", f"it belongs to tools of the kind `{field.field_name}`")
         return said
 
     def spec(self, name: str) -> ToolSpec:
