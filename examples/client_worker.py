@@ -1,7 +1,8 @@
 """A worker that carries out tool calls for runs: it finds one, has it to itself, and brings what came of it.
 
-`python examples/client_worker.py`, with WORKER_URL and, where the service asks for one, a key of the scopes `read`
-and `run` as WORKER_KEY. `--once` looks for work once. It needs nothing but Python, and any number of it may run.
+`python examples/client_worker.py`, with WORKER_URL and, where the service asks for one, a key of the scopes
+`read` and `run` as WORKER_KEY. `--once` looks for work once. It needs nothing but Python, and any number of
+workers may run.
 """
 
 from __future__ import annotations
