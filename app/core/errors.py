@@ -184,10 +184,16 @@ class AlreadyAnswered(Conflict):
 
 
 class CallLeased(Conflict):
-    """Another worker has the call, or has had it since."""
+    """Another worker has the call at present."""
 
     code = "call_leased"
     retryable = True
+
+
+class ClaimLost(Conflict):
+    """The lease was over, and somebody else has claimed the call since."""
+
+    code = "claim_lost"
 
 
 class ArgumentsDiffer(Conflict):

@@ -58,7 +58,7 @@ class ClientCalls(Protocol):
         at: datetime,
         once: Once | None = None,
     ) -> ClientCallRecord:
-        """Give a worker the call for a while. Raises NotFound, CallNotWaiting, CallLeased."""
+        """Give a worker the call for a while. Raises NotFound, CallNotWaiting, CallLeased, ClaimLost."""
 
     async def bring(
         self,
@@ -71,5 +71,5 @@ class ClientCalls(Protocol):
     ) -> ClientCallRecord:
         """Settle a call that waits, and have its run taken up; the same result again changes nothing.
 
-        Raises NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ArgumentsDiffer.
+        Raises NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ClaimLost, ArgumentsDiffer.
         """

@@ -49,7 +49,7 @@ class ClientCalls:
     ) -> ClientCallRecord:
         """Have the call for oneself, or for longer with the token that one `held`.
 
-        Raises NotFound, CallNotWaiting, CallLeased.
+        Raises NotFound, CallNotWaiting, CallLeased, ClaimLost.
         """
         claim = Claim(who.key_id, held, self._ids.new(), lease_s)
         return await self._store.claim(who.project_id, function_call_id, claim, at=self._now(), once=once)
@@ -67,7 +67,7 @@ class ClientCalls:
         """Say what came of the call: `result` has either an `output`, any JSON value, or an `error`.
 
         Of a large output the beginning is kept, as of every tool's. Raises NotFound, CallNotWaiting,
-        AlreadyAnswered, CallLeased, ArgumentsDiffer.
+        AlreadyAnswered, CallLeased, ClaimLost, ArgumentsDiffer.
         """
         brought = Brought(who.key_id, held, digest(result), arguments_digest=arguments_digest)
         if "output" in result:

@@ -114,6 +114,30 @@ async def test_a_call_outlives_its_tool(service: Service, clients: Clients) -> N
     assert (await service.ended(run["id"]))["result"][0]["output"] == "still"
 
 
+@pytest.mark.parametrize("brought", [True, False])
+async def test_a_run_that_cannot_go_on_keeps_what_was_brought(
+    service: Service, clients: Clients, brought: bool
+) -> None:
+    asked = [{"index": n, "id": f"call_{n}", "name": "door", "arguments": "{}"} for n in range(2)]
+    script = [{"text": "so"}, *({"tool_call": one} for one in asked), {"end": "tool_calls"}]
+    branch = await service.branch(chat_model=await service.scripted("gone", script))
+    body = {"instruction": "go", "actions": True}
+    answer = await service.http.post(f"/v1/branches/{branch}/operate", json=body)
+    run = answer.json()
+    first, second = await clients.work(run_id=run["id"])
+    assert (await service.http.delete("/v1/models/gone")).status_code == 204
+    if brought:
+        await clients.brought(first, "taken")
+    else:
+        await service.http.post(f"/v1/runs/{run['id']}/cancel")
+    ended = await service.ended(run["id"])
+    assert ended["status"] == ("failed" if brought else "cancelled")
+    rows = await rows_of(service, run["id"])
+    assert [row["status"] for row in rows] == ["completed" if brought else "cancelled", "cancelled"]
+    assert rows[0]["execution"]["response"] == ("taken" if brought else None)
+    assert refusal(await clients.bring(second, output=1)) == (409, "call_not_waiting")
+
+
 async def test_waiting_does_not_count_against_the_time_of_the_run(service: Service, clients: Clients) -> None:
     asked = {"index": 0, "id": "call_1", "name": "door", "arguments": "{}"}
     model = await service.scripted("limited", [{"text": "so"}, {"tool_call": asked}, {"end": "tool_calls"}])
@@ -175,6 +199,29 @@ async def test_what_was_brought_to_a_process_that_dies_is_taken_up_by_another(
         results = events[-1]["meta"]["result"]
         assert [result["status"] for result in results] == ["completed", "aborted", "completed"]
         assert (results[0]["output"], results[2]["output"]) == ("one", "two")
+
+
+async def test_a_result_is_on_record_though_its_run_is_lost(database_url: str, tmp_path: Path) -> None:
+    """The process dies before the run has ever waited."""
+    async with serving(database_url, tmp_path) as first:
+        clients = Clients(first.http)
+        await clients.tool("door")
+        body = {"requests": [call("door", n=1), call("door", n=2), call("forever")]}
+        run_id = await first.started(await _branch(first), "act", body)
+        await clients.next_of(run_id, 1)
+        one, two = await clients.work(run_id=run_id)
+        await clients.brought(one, "taken")
+        first.process.kill()
+        await first.process.wait()
+    async with serving(database_url, tmp_path) as second:
+        clients = Clients(second.http)
+        events = await second.follow(run_id, "")
+        assert events[-1]["meta"]["error"]["code"] == "PROCESS_LOST"
+        page = await second.http.get(f"/v1/function-calls?run_id={run_id}")
+        rows = sorted(page.json()["data"], key=lambda row: row["index"])
+        assert [row["status"] for row in rows] == ["completed", "cancelled", "aborted"]
+        assert rows[0]["execution"]["response"] == "taken"
+        assert refusal(await clients.bring(two, output=1)) == (409, "call_not_waiting")
 
 
 async def test_a_result_brought_to_another_process_is_found(database_url: str, tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ async def test_a_lease_is_prolonged_by_who_has_it(service: Service, clients: Cli
     assert again["lease_token"] == first["lease_token"]
     assert again["leased_until"] > first["leased_until"]
     other = "019a0000-0000-7000-8000-00000000000b"
-    assert refusal(await clients.claim(call, lease_token=other)) == (409, "call_leased")
-    assert refusal(await clients.bring(call, output=1, lease_token=other)) == (409, "call_leased")
+    assert refusal(await clients.claim(call, lease_token=other)) == (409, "claim_lost")
+    assert refusal(await clients.bring(call, output=1, lease_token=other)) == (409, "claim_lost")
     await clients.brought(call, lease_token=first["lease_token"])
 
 
@@ -96,12 +96,12 @@ async def test_a_lease_that_is_over_is_somebody_else_s(service: Service, clients
     first = await clients.leased(call)
     second = await free_again(clients, call)
     assert first != second
-    for answer in (
-        await clients.bring(call, output="late", lease_token=first),
-        await clients.bring(call, output="late"),
-        await clients.claim(call, lease_token=first),
+    for answer, code in (
+        (await clients.bring(call, output="late", lease_token=first), "claim_lost"),
+        (await clients.bring(call, output="late"), "call_leased"),
+        (await clients.claim(call, lease_token=first), "claim_lost"),
     ):
-        assert refusal(answer) == (409, "call_leased")
+        assert refusal(answer) == (409, code)
     await clients.brought(call, "in time", lease_token=second)
     (result,) = (await service.ended(call["run_id"]))["result"]
     assert result["output"] == "in time"

@@ -15,7 +15,7 @@ from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import client_calls as table
 from app.adapters.db.tables import runs
-from app.core.errors import AlreadyAnswered, ArgumentsDiffer, CallLeased, CallNotWaiting, NotFound
+from app.core.errors import AlreadyAnswered, ArgumentsDiffer, CallLeased, CallNotWaiting, ClaimLost, NotFound
 from app.ports.catalog import Once, Page, Slice
 from app.ports.client_calls import Brought, Claim
 from app.ports.waiting import ClientCallRecord
@@ -122,11 +122,11 @@ def _check_waiting(call: ClientCallRecord, cancelled: bool, at: datetime) -> Non
 
 
 def _check_lease(call: ClientCallRecord, held: UUID | None, at: datetime) -> None:
-    """Raise CallLeased. A lease that is over still counts, until somebody else has one."""
+    """Raise CallLeased, ClaimLost. A lease that is over still counts, until somebody else has one."""
     if held is None and call.leased(at):
         raise CallLeased("Another worker has the call at present; take another one, or try again later.")
     if held is not None and held != call.lease_token:
-        raise CallLeased("The lease is over, and somebody else has had the call since: leave it.")
+        raise ClaimLost("This is not the last lease of the call: somebody else has claimed it; leave it.")
 
 
 async def _answered(

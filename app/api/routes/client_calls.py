@@ -30,6 +30,7 @@ from app.core.errors import (
     ArgumentsDiffer,
     CallLeased,
     CallNotWaiting,
+    ClaimLost,
     InvalidCursor,
     KeyReused,
     NotFound,
@@ -52,7 +53,7 @@ async def list_client_calls(
 
 @router.post(
     "/function-calls/{call_id}/claim",
-    responses=answers(200, ClaimedCallView, NotFound, CallNotWaiting, CallLeased, KeyReused),
+    responses=answers(200, ClaimedCallView, NotFound, CallNotWaiting, CallLeased, ClaimLost, KeyReused),
 )
 async def claim_function_call(
     call_id: UUID,
@@ -77,7 +78,7 @@ async def claim_function_call(
     responses=answers(
         200,
         ClientCallView,
-        *(NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ArgumentsDiffer, KeyReused),
+        *(NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ClaimLost, ArgumentsDiffer, KeyReused),
     ),
 )
 async def bring_function_call_result(

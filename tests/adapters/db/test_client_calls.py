@@ -14,7 +14,7 @@ import pytest
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.engine import make_engine
 from app.adapters.db.session import Database
-from app.core.errors import AlreadyAnswered, ArgumentsDiffer, CallLeased, CallNotWaiting, NotFound
+from app.core.errors import AlreadyAnswered, ArgumentsDiffer, CallLeased, CallNotWaiting, ClaimLost, NotFound
 from app.core.events.run import RunCancelled, RunWaiting
 from app.core.events.tool import ToolStart
 from app.ports.catalog import Slice
@@ -129,9 +129,9 @@ async def test_a_lease_is_given_kept_and_lost(world: World, store: PostgresClien
     assert (kept.lease_token, kept.lease_until) == (ONE, later + timedelta(seconds=1))
     taken = await store.claim(PROJECT, call, rival, at=later + timedelta(seconds=2))
     assert taken.lease_token == TWO
-    with pytest.raises(CallLeased):
+    with pytest.raises(ClaimLost):
         await store.claim(PROJECT, call, Claim(None, ONE, ONE, 1), at=later + HOUR / 2)
-    with pytest.raises(CallLeased):
+    with pytest.raises(ClaimLost):
         await store.bring(PROJECT, call, replace(DONE, held=ONE), at=later + HOUR / 2)
     made = await store.bring(PROJECT, call, replace(DONE, held=TWO), at=later + HOUR / 2)
     assert (made.status, made.output) == ("answered", "7")
