@@ -119,7 +119,8 @@ async def test_a_run_that_cannot_go_on_keeps_what_was_brought(
     service: Service, clients: Clients, brought: bool
 ) -> None:
     asked = [{"index": n, "id": f"call_{n}", "name": "door", "arguments": "{}"} for n in range(2)]
-    script = [{"text": "so"}, *({"tool_call": one} for one in asked), {"end": "tool_calls"}]
+    said: list[dict[str, Any]] = [{"tool_call": one} for one in asked]
+    script = [{"text": "so"}, *said, {"end": "tool_calls"}]
     branch = await service.branch(chat_model=await service.scripted("gone", script))
     body = {"instruction": "go", "actions": True}
     answer = await service.http.post(f"/v1/branches/{branch}/operate", json=body)
