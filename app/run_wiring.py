@@ -59,6 +59,7 @@ def machinery(
     rules: Mapping[str, Rule],
     overseer: Overseer,
     approval_s: float,
+    client_s: float,
     context: ContextProviders,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
@@ -77,6 +78,8 @@ def machinery(
         ids,
         timeout_s=TOOL_TIMEOUT_S,
         approval_s=approval_s,
+        client_s=client_s,
+        waits=store,
     )
     outside = Outside(
         models=models,
@@ -103,7 +106,9 @@ def machinery(
         await runs.take_up(execution)
 
     async def abandon(execution: Execution) -> None:
-        acting.abandon(execution, await store.open_calls(execution.run.id))
+        run = execution.run
+        waits = await store.settled_waits(run.id, run.epoch, close=True)
+        acting.abandon(execution, await store.open_calls(run.id), waits)
 
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
     beat_s = min(BEAT_S, lease_ms / 3_000)

@@ -135,6 +135,8 @@ class Settings(BaseSettings):
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
     approval_s: float = Field(86_400, gt=0, le=2_592_000)
     """How long a person has time to decide about a call that needs an approval."""
+    client_call_s: float = Field(3_600, gt=0, le=2_592_000)
+    """How long a client has to bring the result of a call that it carries out, unless the tool says so."""
     hook_modules: Words = ()
     """Python modules that declare hooks of tool calls in a list `HOOKS`."""
     hook_timeout_s: float = Field(5, gt=0, le=MAX_TIMEOUT_S)

@@ -23,6 +23,7 @@ from app.adapters.cel import Cel
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
@@ -57,6 +58,7 @@ from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
 from app.services.capacity import Capacity
+from app.services.client_calls import ClientCalls
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
@@ -200,6 +202,7 @@ async def application(
             rules=guardrails.rules,
             overseer=Overseer(governor, bus, keys),
             approval_s=settings.approval_s,
+            client_s=settings.client_call_s,
             context=context,
             listeners=told.listeners,
         )
@@ -296,6 +299,7 @@ def _services(
         tools=tools,
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
+        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -305,7 +309,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

@@ -45,6 +45,10 @@ TAGS = [
         "name": "approvals",
         "description": "Tool calls that wait for a person, and what was decided.",
     },
+    {
+        "name": "client calls",
+        "description": "Tool calls that a client's own program carries out.",
+    },
     {"name": "webhooks", "description": "Where callbacks of runs are posted to, and what became of that."},
     {"name": "governance", "description": "What calls are judged by, and who changed what."},
     {"name": "projects", "description": "Tenants and their API keys."},

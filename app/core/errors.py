@@ -171,6 +171,37 @@ class AlreadyDecided(Conflict):
     code = "already_decided"
 
 
+class CallNotWaiting(Conflict):
+    """Nobody waits for the result of the call any more."""
+
+    code = "call_not_waiting"
+
+
+class AlreadyAnswered(Conflict):
+    """Another result of the call was there first."""
+
+    code = "already_answered"
+
+
+class CallLeased(Conflict):
+    """Another worker has the call at present."""
+
+    code = "call_leased"
+    retryable = True
+
+
+class ClaimLost(Conflict):
+    """The lease was over, and somebody else has claimed the call since."""
+
+    code = "claim_lost"
+
+
+class ArgumentsDiffer(Conflict):
+    """The call has other arguments than those that the result is said to be for."""
+
+    code = "arguments_differ"
+
+
 class PreconditionFailed(AppError):
     """The branch has changed since the version named by If-Match."""
 

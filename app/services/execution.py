@@ -83,10 +83,10 @@ class Execution:
             "reported": True,
         }
 
-    def wait(self, resume: str, until: datetime) -> None:
+    def wait(self, resume: str, until: datetime, reason: str) -> None:
         """Append that the run waits, and leave it to whoever takes it up; `resume` is JSON text for that."""
         run = self.run
-        self.log.event(RunWaiting("approval", until.isoformat()))
+        self.log.event(RunWaiting(reason, until.isoformat()))
         run.status = "waiting"
         run.resume, run.wake_at = resume, until
         run.usage = None if self.usage is None else dumps(self.usage).decode()

@@ -159,7 +159,7 @@ class _Operation:
         except CallsWait as wait:
             # The time for which it waits does not count; what it took before does.
             kept = {**answered.wire(), "left_s": self._left_s()}
-            execution.wait(dumps(kept).decode(), wait.until)
+            execution.wait(dumps(kept).decode(), wait.until, wait.reason)
             return
         responses = batched.spread(outcomes)
         finish_acted(execution, dumps(answered.result(asking.contract, responses)).decode())

@@ -166,10 +166,11 @@ class Runs:
         return await planner.plan(run, branch, planner.read(from_json(run.request)))
 
     async def _earlier(self, execution: Execution) -> Earlier:
-        run_id = execution.run.id
-        calls, approvals = await self._store.calls_of(run_id), await self._store.settled_approvals(run_id)
+        run, stopped = execution.run, execution.stop.source is not None
+        waits = await self._store.settled_waits(run.id, run.epoch, close=stopped)
+        calls = await self._store.calls_of(run.id)
         execution.calls = [call.id for call in calls]
-        return Earlier(calls, approvals)
+        return Earlier(calls, waits)
 
     async def _patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; what is out of reach for a while is waited for."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from app.core.access import Principal
+from app.core.client_tool import CLIENT
 from app.core.errors import Conflict, FieldError, Invalid, NotFound
 from app.core.http_tool import HttpSettings, header_faults
 from app.core.json_schema import InvalidSchema, compile_schema
@@ -96,7 +97,10 @@ class Tools:
         if spec.name in self._python:
             raise _read_only(spec.name)
         compile_schema(spec.parameters, at="/parameters")
-        if faults := [*_argument_faults(spec), *self._http_faults(HttpSettings.of(spec.settings))]:
+        faults = [*_argument_faults(spec)]
+        if spec.kind != CLIENT:
+            faults += self._http_faults(HttpSettings.of(spec.settings))
+        if faults:
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
 

@@ -84,6 +84,7 @@ async def test_the_list_has_the_servers_tools_first_and_then_the_projects_by_nam
         "strict": False,
         "idempotent": False,
         "http": None,
+        "client": None,
         "created_at": None,
         "updated_at": None,
     }
@@ -116,7 +117,13 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
     ("change", "pointer", "code"),
     [
         ({"kind": "mcp"}, "/kind", "unsupported_option"),
-        ({"kind": "client"}, "/kind", "unsupported_option"),
+        ({"kind": "client"}, "/http", "invalid"),
+        ({"kind": "client", "http": None, "client": {"expires_s": 0}}, "/client/expires_s", "invalid"),
+        ({"kind": "client", "http": None, "client": {"expires_s": "1"}}, "/client/expires_s", "wrong_type"),
+        ({"kind": "client", "http": None, "client": {"lease_s": 86_401}}, "/client/lease_s", "invalid"),
+        ({"kind": "client", "http": None, "client": {"lease": 5}}, "/client/lease", "unknown_field"),
+        ({"client": {}}, "/client", "invalid"),
+        ({"http": None}, "/http", "missing"),
         ({"kind": "python"}, "/kind", "invalid"),
         ({"kind": "ftp"}, "/kind", "invalid"),
         ({"name": "a.b"}, "/name", "invalid"),

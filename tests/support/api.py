@@ -19,6 +19,7 @@ from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.migrate import migrate
@@ -36,6 +37,7 @@ from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.capacity import Capacity
+from app.services.client_calls import ClientCalls
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
@@ -167,6 +169,7 @@ async def serving(
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
+        client_calls=ClientCalls(PostgresClientCalls(database), clock, ids),
         choices=Choices(Cel(), {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
@@ -182,7 +185,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     return build_app(services).openapi()
 
 

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.support.api import openapi_document
+from tests.support.clients import Clients
 from tests.support.database import migrated
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
@@ -39,13 +40,14 @@ BODIES: dict[str, Any] = {
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
     "decide_function_call": {"decision": "approve"},
+    "bring_function_call_result": {"output": "mine now"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
 }
 
 TABLES = (
     *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -94,9 +96,13 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
         asking = await service.branch(gate={"default": "escalate"})
-        waiting = {"requests": {"function": "nothing", "arguments": {}}}
-        assert (await service.http.post(f"/v1/branches/{asking}/act", json=waiting)).status_code == 202
+        clients = Clients(service.http)
+        waiting = {"function": await clients.tool("door"), "arguments": {}}
+        asked = await clients.waiting(asking, waiting)
         calls = await service.get("/v1/function-calls")
+        path = f"/v1/function-calls/{calls['data'][0]['id']}/decision"
+        assert (await service.http.post(path, json={"decision": "approve"})).status_code == 200
+        await clients.next_of(asked["id"], 0)
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]
         keys = f"/v1/projects/{home}/keys"

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db import approvals
+from app.adapters.db import waiting
 from app.adapters.db.columns import RUN_COLUMNS, run_record
 from app.adapters.db.parts import rows_of, writing
 from app.adapters.db.sources import parameters, sizes_of
@@ -25,11 +25,11 @@ async def write(
     now: datetime,
 ) -> FlushResult:
     """Write the group; raises what asyncpg raises, and then nothing of it is written."""
-    if not any(map(approvals.waits, flushes)):
+    if not any(map(waiting.waits, flushes)):
         return await _write(connection, flushes, owner, lease, now)
     async with connection.transaction():
         result = await _write(connection, flushes, owner, lease, now)
-        await approvals.write(connection, flushes, result.lost, now)
+        await waiting.write(connection, flushes, result.lost, now)
     return result
 
 

@@ -230,6 +230,38 @@ approvals = Table(
     _stamp("expires_at"),
 )
 
+client_calls = Table(
+    "client_calls",
+    metadata,
+    Column(
+        "function_call_id",
+        sa.Uuid,
+        ForeignKey("function_calls.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    _project(),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("branch_id", sa.Uuid, ForeignKey("branches.id", ondelete="CASCADE")),
+    Column("call_id", sa.Uuid, nullable=False),
+    Column("attempt", sa.SmallInteger, nullable=False),
+    _text("function", null=False),
+    Column("arguments", JSON, nullable=False),
+    _text("arguments_digest", null=False),
+    _text("status", null=False),
+    Column("lease_s", sa.Double, nullable=False),
+    Column("lease_token", sa.Uuid),
+    _stamp("lease_until", null=True),
+    Column("leased_by", sa.Uuid),
+    Column("output", JSON),
+    Column("output_truncated", sa.Boolean, nullable=False, server_default="false"),
+    Column("error", JSON),
+    _text("result_digest"),
+    Column("answered_by", sa.Uuid),
+    _stamp("created_at"),
+    _stamp("expires_at"),
+    _stamp("ended_at", null=True),
+)
+
 events = Table(
     "events",
     metadata,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
+from app.core.client_tool import CLIENT, LEASE_S, MOST_LEASE_S, MOST_S, ClientSettings
 from app.core.http_tool import CONNECT_MS, FIRST_BYTE_MS, MOST_MS, TOTAL_MS, HttpSettings, names_variable
 from app.ports.tool import StoredTool, ToolSpec
 
@@ -34,8 +35,18 @@ _SAID: dict[str, Any] = {
 }
 
 
-def _only_http(kind: Any) -> Any:
-    if kind in ("mcp", "client"):
+_CLIENTS: dict[str, Any] = {
+    "kind": CLIENT,
+    "description": "Open a door of the building.",
+    "parameters": {"type": "object", "properties": {"door": {"type": "string"}}, "required": ["door"]},
+    "strict": False,
+    "idempotent": False,
+    "client": {"expires_s": 600, "lease_s": LEASE_S},
+}
+
+
+def _only_ours(kind: Any) -> Any:
+    if kind == "mcp":
         raise PydanticCustomError("unsupported_option", "tools of this kind are not offered by this version")
     if kind == "python":
         words = "Python tools are declared in modules that the operator names in BRANCHLINE_TOOL_MODULES"
@@ -43,7 +54,7 @@ def _only_http(kind: Any) -> Any:
     return kind
 
 
-Kind = Annotated[Literal["http"], BeforeValidator(_only_http)]
+Kind = Annotated[Literal["http", "client"], BeforeValidator(_only_ours)]
 Milliseconds = Annotated[int, Field(ge=1, le=MOST_MS)]
 Url = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[\x21-\x7e]+$")]
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$")]
@@ -76,10 +87,25 @@ class HttpBody(Body):
         return http.settings()
 
 
+class ClientBody(Body):
+    """How long a client has for a call, in seconds."""
+
+    expires_s: Annotated[float, Field(gt=0, le=MOST_S)] | None = Field(
+        None, description="Until the result has to be there; `client_call_s` of the settings by default."
+    )
+    lease_s: Annotated[float, Field(gt=0, le=MOST_LEASE_S)] = Field(
+        LEASE_S, description="For how long a worker has a call that it claims, if it does not say."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """What is to be stored."""
+        return ClientSettings(self.expires_s, self.lease_s).settings()
+
+
 class PutTool(Body):
     """What a name is to mean."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_SAID]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_SAID, _CLIENTS]})
 
     kind: Kind
     description: Annotated[str, Field(max_length=10_000)] = Field("", description="What models are told.")
@@ -88,8 +114,19 @@ class PutTool(Body):
     )
     strict: bool = Field(False, description="Whether the arguments must be exactly the schema's properties.")
     idempotent: bool = Field(False, description="Whether a call may be repeated when its outcome is unknown.")
-    http: HttpBody
+    http: HttpBody | None = Field(None, description="Of the kind `http`.", validate_default=True)
+    client: ClientBody | None = Field(None, description="Of the kind `client`; may be left out.")
     redact: NotOffered = None
+
+    @field_validator("http", "client")
+    @classmethod
+    def _of_its_kind(cls, said: Body | None, field: ValidationInfo) -> Body | None:
+        kind = field.data.get("kind")
+        if kind == HTTP == field.field_name and said is None:
+            raise PydanticCustomError("missing", "a tool of the kind `http` needs it")
+        if said is not None and kind not in (None, field.field_name):
+            raise PydanticCustomError("other_kind", f"it belongs to tools of the kind `{field.field_name}`")
+        return said
 
     def spec(self, name: str) -> ToolSpec:
         """What is to be stored under the name."""
@@ -100,7 +137,7 @@ class PutTool(Body):
             parameters=self.parameters,
             strict=self.strict,
             idempotent=self.idempotent,
-            settings=self.http.settings(),
+            settings=(self.http or self.client or ClientBody()).settings(),
         )
 
 
@@ -134,7 +171,8 @@ class ToolView(View):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"object": "tool", "name": "weather", **_SAID, "created_at": _TIME, "updated_at": _TIME}
+                {"object": "tool", "name": "weather", **_SAID, "client": None}
+                | {"created_at": _TIME, "updated_at": _TIME}
             ]
         }
     )
@@ -146,7 +184,8 @@ class ToolView(View):
     parameters: dict[str, Any] = Field(description="JSON Schema of the arguments.")
     strict: bool = Field(description="Whether the arguments must be exactly the schema's properties.")
     idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
-    http: HttpSeen | None = Field(description="Null for Python tools.")
+    http: HttpSeen | None = Field(description="Null for tools of other kinds.")
+    client: ClientBody | None = Field(description="Null for tools of other kinds.")
     created_at: datetime | None = Field(description="Null for Python tools, which are read-only.")
     updated_at: datetime | None
 
@@ -171,6 +210,7 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
         "strict": spec.strict,
         "idempotent": spec.idempotent,
         "http": _http_view(HttpSettings.of(spec.settings)) if spec.kind == HTTP else None,
+        "client": ClientSettings.of(spec.settings).settings() if spec.kind == CLIENT else None,
         "created_at": instant(tool.created_at),
         "updated_at": instant(tool.updated_at),
     }

@@ -39,10 +39,10 @@ class ResultValidated(Event):
 
 @event("RUN_WAITING", 268, per_stream=False)
 class RunWaiting(Event):
-    """Nothing more can be done until somebody decides; no process holds the run meanwhile."""
+    """Nothing more can be done until somebody acts; no process holds the run meanwhile."""
 
     reason: str
-    """`approval`."""
+    """`approval` where a person has to decide, `client_result` where only clients have to bring results."""
     until: str
     """When it goes on in any case, RFC 3339."""
 
