@@ -4,18 +4,23 @@ The n-th run plays the n-th attempt, the last one repeats; each leaves its proce
 was told as `told-n`. It imports little, for it is started a thousand times.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
 import sys
 import time
+from typing import Any
 
 
-def say(**line):
+def say(**line: Any) -> None:
+    """One line."""
     print(json.dumps(line), flush=True)
 
 
-def main(folder):
+def main(folder: str) -> None:
+    """Play the attempt whose turn it is."""
     told = sys.stdin.read()
     with open(os.path.join(folder, "attempts.json"), encoding="utf-8") as file:
         attempts = json.load(file)
@@ -40,7 +45,8 @@ def main(folder):
         play(word, value, steps)
 
 
-def play(word, value, steps):
+def play(word: str, value: Any, steps: list[dict[str, Any]]) -> None:
+    """One step."""
     if word in ("open_wait_ms", "wait_ms"):
         time.sleep(value / 1000)
     elif word in ("text", "reasoning", "refusal"):
@@ -66,7 +72,8 @@ def play(word, value, steps):
         fail(value)
 
 
-def fail(error):
+def fail(error: dict[str, Any]) -> None:
+    """As the error says."""
     if error["kind"] == "network":
         os.kill(os.getpid(), signal.SIGKILL)
     elif error["kind"] == "malformed":

@@ -82,36 +82,28 @@ class CommandProvider:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
         process, reader = Process(command), OutputReader(command)
-        starting = asyncio.ensure_future(process.start(given, self._watchdog.watch))
         try:
-            await _started(starting, opening.endpoint.name)
+            process.start(given)
+        except (OSError, ValueError) as error:
+            log.warning("command not started", model=opening.endpoint.name, error=str(error))
+            why = error.strerror if isinstance(error, OSError) else None
+            raise ProviderError(_not_started(why or "its arguments cannot be passed on")) from None
+        try:
+            self._watchdog.watch(process.group)
+            await process.connect(given)
             first = await _first(process, reader)
             async with aclosing(_answer(process, reader, first)) as answer:
                 yield answer
         finally:
-            ending = asyncio.create_task(
-                self._end(starting, process, AFTERWORK_S if reader.complete else 0.0)
-            )
+            ending = asyncio.create_task(self._end(process, AFTERWORK_S if reader.complete else 0.0))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
-    async def _end(self, starting: asyncio.Future[None], process: Process, by_itself_s: float) -> None:
-        # Who was cancelled while it was being started has left a command behind that nobody knows yet.
-        await asyncio.gather(starting, return_exceptions=True)
-        if process.group:
-            try:
-                await process.end(by_itself_s=by_itself_s)
-            finally:
-                self._watchdog.forget(process.group)
-
-
-async def _started(starting: asyncio.Future[None], name: str) -> None:
-    try:
-        await asyncio.shield(starting)
-    except (OSError, ValueError) as error:
-        log.warning("command not started", model=name, error=str(error))
-        why = error.strerror if isinstance(error, OSError) else None
-        raise ProviderError(_not_started(why or "its arguments cannot be passed on")) from None
+    async def _end(self, process: Process, by_itself_s: float) -> None:
+        try:
+            await process.end(by_itself_s=by_itself_s)
+        finally:
+            self._watchdog.forget(process.group)
 
 
 async def _first(process: Process, reader: OutputReader) -> list[Chunk]:
