@@ -47,6 +47,11 @@ def runs(folder: Path) -> int:
     return len(list(folder.glob("told-*")))
 
 
+def model(of: CommandSettings, **more: Any) -> dict[str, Any]:
+    """A model of the operator's that this command answers for."""
+    return {"provider": "command", "model": "m", "command": of.model_dump(mode="json"), **more}
+
+
 def alive(pid: int) -> bool:
     """Whether there is such a process; one that has ended and was not waited for counts."""
     try:
@@ -60,3 +65,13 @@ def all_gone(folder: Path) -> bool:
     """Whether every run has ended, and was waited for."""
     ids = [path.read_text("utf-8") for path in folder.glob("pid-*")]
     return not any(alive(int(id)) for id in ids if id)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that has ended, and was not waited for, does not."""
+    if sys.platform != "linux":
+        return alive(pid)
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

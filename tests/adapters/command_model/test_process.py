@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from app.core.chunks import TextDelta
 from app.core.faults import Fault, FaultKind
 from app.core.prompt import Prompt, PromptMessage
 from tests.support.answers import Answer, ask, opening
-from tests.support.commands import alive, python
+from tests.support.commands import alive, is_running, python
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -321,13 +320,3 @@ async def test_a_cancelled_start_leaves_nothing_behind(stage: Stage) -> None:
     await until(lambda: not stage.provider._ending)
     noted = stage.folder / "child"
     assert not noted.exists() or not is_running(int(noted.read_text()))
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended, and was not waited for, does not."""
-    if sys.platform != "linux":
-        return alive(pid)
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
