@@ -52,6 +52,7 @@ class Watchdog:
 
     def _start(self) -> None:
         """In a session of its own: a signal to the caller's process group leaves it alone."""
+        self.close()
         self._process = subprocess.Popen(
             [sys.executable, "-S", "-m", _MODULE],
             stdin=subprocess.PIPE,
