@@ -12,7 +12,10 @@ HELD_BYTES: Final = 256 * 1024
 class Output(asyncio.Protocol):
     """A pipe that is read no faster than it is taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, drain_s: float) -> None:
+        """`drain_s` is how long more is awaited once the command has ended: others may hold its pipe."""
+        self._drain_s = drain_s
+        self._ended = False
         self._pieces: list[bytes] = []
         self._held = 0
         self._over = False
@@ -22,9 +25,16 @@ class Output(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """The next piece; empty at the end."""
+        loop = asyncio.get_running_loop()
         while not self._pieces and not self._over:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
+            self._wake = loop.create_future()
+            # Counted only while it is waited for: what a slow reader has not taken yet is not lost.
+            giving_up = loop.call_later(self._drain_s, self._finish) if self._ended else None
+            try:
+                await self._wake
+            finally:
+                if giving_up is not None:
+                    giving_up.cancel()
         piece = b"".join(self._pieces)
         self._pieces.clear()
         if self._held > HELD_BYTES and not self._over and self._transport is not None:
@@ -32,9 +42,9 @@ class Output(asyncio.Protocol):
         self._held = 0
         return piece
 
-    def finish(self) -> None:
-        """Nothing more is waited for."""
-        self._over = True
+    def writer_ended(self) -> None:
+        """The command has ended; what it wrote may still come."""
+        self._ended = True
         self._notify()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,7 +61,11 @@ class Output(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody can write any more."""
-        self.finish()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._over = True
+        self._notify()
 
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():

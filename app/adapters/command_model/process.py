@@ -34,7 +34,7 @@ class Process:
         """Nothing is started yet."""
         settings = command.settings
         self._command = command
-        self._output = Output()
+        self._output = Output(DRAIN_S)
         longest = max((len(secret) for secret in command.secrets), default=0)
         # Four bytes make one character at most, and a mask may be shorter than its secret.
         self._errors = Kept(4 * (settings.max_stderr_bytes + 2 * longest))
@@ -47,7 +47,6 @@ class Process:
         self._reading: list[asyncio.ReadTransport] = []
         loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = loop.create_future()
-        self._draining: asyncio.TimerHandle | None = None
         self.group = 0
         """The number of its process group; 0 before it was started."""
 
@@ -143,11 +142,9 @@ class Process:
         """What it started may go on, and hold its pipes: they are not waited for."""
         if not self._exited.done():
             self._exited.set_result(None)
-        self._draining = asyncio.get_running_loop().call_later(DRAIN_S, self._output.finish)
+        self._output.writer_ended()
 
     def _close(self) -> None:
-        if self._draining is not None:
-            self._draining.cancel()
         for transport in self._reading:
             transport.close()
         if self._input_transport is not None and not self._input.lost:

@@ -24,7 +24,7 @@ class CommandSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    argv: Annotated[tuple[_Word, ...], Field(min_length=1)]
+    argv: tuple[_Word, ...]
     """The command and its arguments, run as they are, without a shell. `{model}`, `{system}` and `{prompt}`
     in an argument stand for the model's name on the wire, the system text and the conversation."""
     cwd: Path
@@ -64,6 +64,8 @@ class CommandSettings(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if not self.argv:
+            raise ValueError("argv: no command is named")
         if PLACEHOLDER.search(self.argv[0]):
             raise ValueError("argv: the command itself holds no placeholder")
         if ("{prompt}" in "\0".join(self.argv)) is not (self.told == "argument"):

@@ -53,16 +53,19 @@ class Watchdog:
     def _start(self) -> None:
         """In a session of its own: a signal to the caller's process group leaves it alone."""
         self.close()
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", "-m", _MODULE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-            env={"PYTHONPATH": str(_IMPORT_ROOT), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        assert self._process.stdin is not None
+        # Where it cannot be started, the next command tries again.
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                env={"PYTHONPATH": str(_IMPORT_ROOT), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+        if self._process is None or self._process.stdin is None:
+            return
         # A watchdog that hangs must not hang the service.
         os.set_blocking(self._process.stdin.fileno(), False)
         self._say("".join(f"+{group}\n" for group in self._groups))

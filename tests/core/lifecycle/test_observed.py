@@ -33,7 +33,14 @@ def finish(effects: Sequence[Effect]) -> Finish:
 
 
 def test_they_are_told_in_their_place_and_are_no_calls() -> None:
-    said = [TextDelta("a"), USE, OUTCOME, TextDelta("b"), FinishReason("stop", "stop"), EndMark()]
+    said: list[Chunk] = [
+        TextDelta("a"),
+        USE,
+        OUTCOME,
+        TextDelta("b"),
+        FinishReason("stop", "stop"),
+        EndMark(),
+    ]
     machine, effects = fed(*((1.0, chunk) for chunk in said))
     told = [effect.type for effect in effects if isinstance(effect, Event)]
     assert [kind for kind in told if kind == "TOKEN" or kind.startswith("TOOL_")] == [
