@@ -6,8 +6,9 @@ line that no rule is about says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final
 
 from app.adapters.command_model.settings import Format
@@ -174,38 +175,52 @@ _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 }
 
 
-def _by_type(rules: tuple[Rule, ...]) -> dict[str, tuple[Rule, ...]]:
-    types = {rule.when["type"] for rule in rules}
-    return {type: tuple(rule for rule in rules if rule.when["type"] == type) for type in types}
+def _by_type(rules: tuple[Rule, ...]) -> dict[str, list[Rule]]:
+    """The rules under the type of the lines that they are about, the last condition first: it tells most."""
+    found: dict[str, list[Rule]] = {}
+    for rule in rules:
+        when = {path: value for path, value in reversed(list(rule.when.items())) if path != "type"}
+        found.setdefault(rule.when["type"], []).append(replace(rule, when=when))
+    return found
 
 
 _BY_TYPE: Final = {format: _by_type(rules) for format, rules in _RULES.items()}
 
 
-def translated(format: Format, line: Line) -> Iterator[Line]:
+def translated(format: Format, line: Line) -> Sequence[Line]:
     """What a line of a format says, in our own lines."""
     if format == "lines":
-        yield line
-        return
+        return (line,)
+    said: list[Line] = []
     type = line.get("type")
     for rule in _BY_TYPE[format].get(type, ()) if isinstance(type, str) else ():
-        for view in _views(rule, line):
-            if all(_at(view, path) == value for path, value in rule.when.items()):
-                yield from (_said(told, view) for told in rule.says)
+        for view in (line,) if rule.each is None else _blocks(line, rule.each):
+            if _looks_so(view, rule):
+                said += [_said(told, view) for told in rule.says]
+    return said
 
 
-def _views(rule: Rule, line: Line) -> Iterator[Line]:
-    if rule.each is None:
-        yield line
-        return
-    blocks = _at(line, rule.each)
+def _blocks(line: Line, each: str) -> Iterator[Line]:
+    blocks = _at(line, each)
     for block in blocks if isinstance(blocks, list) else ():
         yield {**line, "block": block}
 
 
+def _looks_so(line: Line, rule: Rule) -> bool:
+    # This and `_at` run several times for every piece of an answer.
+    for path, value in rule.when.items():  # noqa: SIM110
+        if _at(line, path) != value:
+            return False
+    return True
+
+
 def _said(told: Say, line: Line) -> Line:
-    found = {name: _found(line, where) for name, where in told.members.items()}
-    return {"type": told.type, **told.fixed, **{k: v for k, v in found.items() if v is not None}}
+    said = {"type": told.type, **told.fixed}
+    for name, where in told.members.items():
+        value = _at(line, where) if type(where) is str else _found(line, where)
+        if value is not None:
+            said[name] = value
+    return said
 
 
 def _found(line: Line, where: Where) -> Any:
@@ -216,9 +231,14 @@ def _found(line: Line, where: Where) -> Any:
     return next((value for path in paths if (value := _at(line, path)) is not None), None)
 
 
+@cache
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
+
+
 def _at(line: Any, path: str) -> Any:
-    for name in path.split("."):
-        if not isinstance(line, Mapping):
+    for name in _steps(path):
+        if type(line) is not dict:
             return None
         line = line.get(name)
     return line

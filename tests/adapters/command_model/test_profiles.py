@@ -180,9 +180,7 @@ def test_codex() -> None:
         ),
         item("started", "mcp_tool_call", "item_2", server="s", tool="find", arguments={"q": 1}),
         item("completed", "mcp_tool_call", "item_2", result={"content": []}, status="completed"),
-        item(
-            "completed", "file_change", "item_3", changes=[{"path": "a", "kind": "add"}], status="completed"
-        ),
+        item("completed", "file_change", "item_3", changes=[{"path": "a"}], status="completed"),
         item("updated", "todo_list", "item_4", items=[]),
         item("completed", "error", "item_5", message="a warning"),
         item("completed", "agent_message", "item_6", text="Done."),
