@@ -194,10 +194,16 @@ class OutputReader:
         out.append(ToolOutcome(self._name(line.get("id")), self._observed(line.get("output")), is_error))
 
     def _name(self, value: Any) -> str:
-        return str(bounded(masked(value, self._secrets), NAME_CHARS)) if type(value) is str else ""
+        return str(bounded(self._masked(value), NAME_CHARS)) if type(value) is str else ""
 
     def _observed(self, value: Any) -> Any:
-        return bounded(masked(value, self._secrets), OBSERVED_CHARS)
+        return bounded(self._masked(value), OBSERVED_CHARS)
+
+    def _masked(self, value: Any) -> Any:
+        try:
+            return masked(value, self._secrets)
+        except RecursionError:
+            raise ProviderError(malformed("a line of the command's output is nested too deeply")) from None
 
     def _tool_call(self, line: Line, out: list[Chunk]) -> None:
         if not self._settings.native_tools:
@@ -218,7 +224,7 @@ class OutputReader:
         raise ProviderError(self._fault(line))
 
     def _fault(self, line: Line) -> Fault:
-        said = {name: value for name, value in masked(dict(line), self._secrets).items() if name != "type"}
+        said = {name: value for name, value in self._masked(dict(line)).items() if name != "type"}
         fault = error_object_fault(said)
         pause = said.get("retry_after_ms")
         return replace(

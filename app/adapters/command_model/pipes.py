@@ -89,6 +89,8 @@ class Kept(asyncio.Protocol):
 
     def __init__(self, most: int) -> None:
         """`most` is in bytes."""
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when nobody can write any more."""
         self._most = most
         self._bytes = bytearray()
         self.cut = False
@@ -105,3 +107,8 @@ class Kept(asyncio.Protocol):
         if len(self._bytes) > self._most:
             del self._bytes[: len(self._bytes) - self._most]
             self.cut = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody can write any more."""
+        if not self.closed.done():
+            self.closed.set_result(None)

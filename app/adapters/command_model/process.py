@@ -15,6 +15,7 @@ from app.adapters.command_model.command import Command
 from app.adapters.command_model.pipes import Input, Kept, Output
 from app.adapters.command_model.prompt import Given
 from app.adapters.model_faults import masked
+from app.core.json_text import storable
 
 DRAIN_S: Final = 1.0
 """How long output is awaited once the command has ended, and its end once the output is over."""
@@ -93,8 +94,11 @@ class Process:
         return await self._output.read()
 
     async def exit(self) -> int | None:
-        """Its exit status, negative for a signal, once its output is over; None if it still goes on."""
-        await asyncio.wait([self._exited], timeout=DRAIN_S)
+        """Its exit status, negative for a signal, once its output is over; None if it still goes on.
+
+        Its complaints are complete then.
+        """
+        await asyncio.wait([self._exited, self._errors.closed], timeout=DRAIN_S)
         return None if self._popen is None else self._popen.returncode
 
     def complaints(self) -> str:
@@ -103,7 +107,7 @@ class Process:
         text: str = masked(self._errors.text, self._command.secrets)
         if self._errors.cut:
             text = text[self._uncertain :]
-        return text[-most:].strip() if most else ""
+        return storable(text[-most:].strip()) if most else ""
 
     async def end(self, *, by_itself_s: float) -> None:
         """Have the whole group end: by itself if it does so in time, else by SIGTERM, else by SIGKILL."""

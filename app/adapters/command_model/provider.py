@@ -15,7 +15,7 @@ import structlog
 from app.adapters.command_model.command import Command
 from app.adapters.command_model.output import OutputReader
 from app.adapters.command_model.process import Process
-from app.adapters.command_model.prompt import given_to
+from app.adapters.command_model.prompt import Given, given_to
 from app.adapters.command_model.watchdog import Watchdog
 from app.adapters.options import Options, checked
 from app.core.chunks import Chunk
@@ -26,6 +26,8 @@ from app.ports.provider import Capabilities, ModelEndpoint, Opening
 
 AFTERWORK_S: Final = 2.0
 """How long a command that has said its end may take to end."""
+LAST_WORDS_CHARS: Final = 500
+"""How much of the last line of standard error stands in a fault's message."""
 
 log = structlog.get_logger("commands")
 
@@ -83,27 +85,32 @@ class CommandProvider:
             raise ProviderError(fault) from None
         process, reader = Process(command), OutputReader(command)
         try:
-            process.start(given)
-        except (OSError, ValueError) as error:
-            log.warning("command not started", model=opening.endpoint.name, error=str(error))
-            why = error.strerror if isinstance(error, OSError) else None
-            raise ProviderError(_not_started(why or "its arguments cannot be passed on")) from None
-        try:
+            _start(process, given, opening.endpoint.name)
             self._watchdog.watch(process.group)
             await process.connect(given)
             first = await _first(process, reader)
             async with aclosing(_answer(process, reader, first)) as answer:
                 yield answer
         finally:
-            ending = asyncio.create_task(self._end(process, AFTERWORK_S if reader.complete else 0.0))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            if process.group:
+                ending = asyncio.create_task(self._end(process, AFTERWORK_S if reader.complete else 0.0))
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
 
     async def _end(self, process: Process, by_itself_s: float) -> None:
         try:
             await process.end(by_itself_s=by_itself_s)
         finally:
             self._watchdog.forget(process.group)
+
+
+def _start(process: Process, given: Given, name: str) -> None:
+    try:
+        process.start(given)
+    except (OSError, ValueError, RuntimeError) as error:  # the last one for want of a thread
+        log.warning("command not started", model=name, error=str(error))
+        why = error.strerror if isinstance(error, OSError) else None
+        raise ProviderError(_not_started(why or "its arguments cannot be passed on")) from None
 
 
 async def _first(process: Process, reader: OutputReader) -> list[Chunk]:
@@ -150,7 +157,7 @@ def _early_end(status: int | None, errors: str, complaint: Fault | None) -> Faul
             number = signal.Signals(-status).name
         message = f"the command was ended by {number}"
         return Fault(FaultKind.NETWORK, message, type="killed", provider_code=number, detail=detail)
-    last = errors.rpartition("\n")[2]
+    last = errors.rpartition("\n")[2][:LAST_WORDS_CHARS]
     message = f"the command failed with exit status {status}" + (f": {last}" if last else "")
     return Fault(FaultKind.IN_STREAM, message, type="exit_status", provider_code=status, detail=detail)
 

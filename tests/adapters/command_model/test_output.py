@@ -236,3 +236,12 @@ def test_what_is_observed_is_bounded_and_can_be_stored() -> None:
     assert (len(cut.output), len(cut.id)) == (OBSERVED_CHARS, 200)
     (half,) = heard(reader(), b'{"type": "tool_result", "id": "t", "output": "\\ud800\\u0000"}\n')
     assert half == ToolOutcome("t", "\ufffd\ufffd", False)
+
+
+@pytest.mark.parametrize("type", ["tool_use", "tool_result", "tool_call", "error", "complaint", "usage"])
+@pytest.mark.parametrize("depth", [90, 900, 1_020, 5_000])
+def test_deep_values_are_told_or_are_a_fault(type: str, depth: int) -> None:
+    of = reader(native_tools=True)
+    nested = "[" * depth + "]" * depth
+    heard(of, f'{{"type": "{type}", "arguments": {nested}, "output": {nested}}}\n'.encode())
+    assert of.fault is None or of.fault.kind in (FaultKind.MALFORMED, FaultKind.IN_STREAM)

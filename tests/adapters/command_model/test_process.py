@@ -162,7 +162,7 @@ for n in range(100_000):
 async def test_an_exit_status_is_a_fault_with_the_end_of_its_complaints(stage: Stage) -> None:
     stage.runs(
         """
-sys.stderr.write('early' + 'x' * 50_000 + chr(10) + os.environ['TOKEN'] + ' is no key' + chr(10))
+sys.stderr.write('early' + chr(0) + 'x' * 500_000 + chr(0) + chr(10) + os.environ['TOKEN'] + ' is no key' + chr(10))
 sys.exit(3)
 """,
         environ={"TOKEN": "sk-secret-token"},
