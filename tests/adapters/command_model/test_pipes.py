@@ -63,6 +63,14 @@ async def test_a_slow_reader_loses_nothing_of_a_command_that_has_ended() -> None
         assert await all_of(output) == written
 
 
+async def test_a_command_that_goes_on_may_be_silent() -> None:
+    async with piped() as (output, writing):
+        reading = asyncio.create_task(output.read())
+        await asyncio.sleep(5 * DRAIN_S)
+        os.write(writing, b"at last")
+        assert await reading == b"at last"
+
+
 async def test_who_waits_hears_of_the_end() -> None:
     async with piped() as (output, writing):
         reading = asyncio.create_task(all_of(output))
