@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -16,6 +24,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from app.adapters.command_model.settings import CommandSettings
 from app.core.addresses import is_loopback
 from app.core.limits.options import ModelLimits
 from app.core.operate.lifecycle import LifecycleBody
@@ -51,7 +60,7 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str
-    """The wire format that its server speaks."""
+    """The wire format that its server speaks; `command` where a command answers."""
     model: str
     """The name on the wire."""
     base_url: str | None = None
@@ -64,6 +73,16 @@ class ModelSettings(BaseModel):
     """Lifecycle options for runs on this model."""
     limits: ModelLimits | None = None
     """What this process may ask of it, and when it is left alone."""
+    command: CommandSettings | None = None
+    """The command that answers, for the provider `command`: `[models.NAME.command]`."""
+
+    @model_validator(mode="after")
+    def _has_a_command_or_an_address(self) -> Self:
+        if (self.command is not None) is not (self.provider == "command"):
+            raise ValueError("the provider `command` and the part `command` belong together")
+        if self.command is not None and (self.base_url or self.api_key_env or self.options):
+            raise ValueError("a command has no base_url, no api_key_env and no options")
+        return self
 
     def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
         """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""

@@ -20,6 +20,8 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.command_model.command import command_of
+from app.adapters.command_model.provider import CommandProvider
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
@@ -165,7 +167,8 @@ async def application(
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
         capacity = Capacity(on.clock)
-        known = capacity.limiting(all_providers(await stack.enter_async_context(model_client())))
+        known = all_providers(await stack.enter_async_context(model_client()))
+        commands = await stack.enter_async_context(_commands(settings))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
         choices = Choices(expressions, guardrails.rules, addresses)
         outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
@@ -194,7 +197,7 @@ async def application(
             clock=on.clock,
             ids=on.ids,
             models=models,
-            known_providers=known,
+            known_providers=capacity.limiting({**known, commands.name: commands}),
             runners=(python, http),
             catalog=tools,
             lifecycle=_lifecycle(settings, choices),
@@ -235,6 +238,18 @@ def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None
     except ValueError as error:
         raise BadSettings(f"the lifecycle of the settings cannot be applied: {error}") from None
     return level
+
+
+def _commands(settings: Settings) -> CommandProvider:
+    """What runs the operator's commands: no provider that a registered model could name."""
+    found = {}
+    for name, model in settings.models.items():
+        if model.command is not None:
+            try:
+                found[name] = command_of(model.command, os.environ)
+            except ValueError as error:
+                raise BadSettings(f"models.{name}.command.{error}") from None
+    return CommandProvider(found)
 
 
 def _models(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -136,26 +136,27 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
 def without_secrets(fault: Fault, secrets: Iterable[str]) -> Fault:
     """The same fault with every occurrence of a secret masked; servers like to quote a bad key."""
     known = [secret for secret in secrets if secret]
-
-    def mask(value: Any) -> Any:
-        if isinstance(value, str):
-            for secret in known:
-                value = value.replace(secret, _MASK)
-        elif isinstance(value, dict):
-            value = {mask(key): mask(item) for key, item in value.items()}
-        elif isinstance(value, list):
-            value = [mask(item) for item in value]
-        return value
-
     return Fault(
         fault.kind,
-        mask(fault.message),
-        type=mask(fault.type),
+        masked(fault.message, known),
+        type=masked(fault.type, known),
         status=fault.status,
-        provider_code=mask(fault.provider_code),
+        provider_code=masked(fault.provider_code, known),
         retry_after_ms=fault.retry_after_ms,
-        detail=mask(fault.detail),
+        detail=masked(fault.detail, known),
     )
+
+
+def masked(value: Any, secrets: Sequence[str]) -> Any:
+    """The same JSON value with every occurrence of a secret masked; none of them is empty."""
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, _MASK)
+    elif isinstance(value, dict):
+        value = {masked(key, secrets): masked(item, secrets) for key, item in value.items()}
+    elif isinstance(value, list):
+        value = [masked(item, secrets) for item in value]
+    return value
 
 
 def _error_in(body: bytes) -> Any:
@@ -221,17 +222,18 @@ def _rest_of(error: Any) -> dict[str, Any]:
         return {}
     said = ("message", "type", "code", "status_code")
     rest = [(key, value) for key, value in error.items() if key not in said and value is not None]
-    return {_cut(str(key), EXCERPT_CHARS): _bounded(value) for key, value in rest[:20]}
+    return {_cut(str(key), EXCERPT_CHARS): bounded(value) for key, value in rest[:20]}
 
 
-def _bounded(value: Any) -> Any:
+def bounded(value: Any, limit: int = DETAIL_CHARS) -> Any:
+    """A JSON value that can be stored; one whose text has more than `limit` characters is cut, as text."""
     if isinstance(value, str):
-        return _cut(value, DETAIL_CHARS)
+        return _cut(value, limit)
     text = _as_text(value)
     try:
-        return json_text.read(text) if len(text) <= DETAIL_CHARS else _cut(text, DETAIL_CHARS)
+        return json_text.read(text) if len(text) <= limit else _cut(text, limit)
     except json_text.NotJson:
-        return _cut(text, DETAIL_CHARS)
+        return _cut(text, limit)
 
 
 def _as_text(value: Any) -> str:

@@ -6,6 +6,7 @@ Not frozen: one of these is made per token, and a frozen dataclass costs twice a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -44,6 +45,32 @@ class ToolCallDelta:
 
 
 @dataclass(slots=True)
+class MessageBreak:
+    """Another message of the same answer begins; `run_and_collect` makes one text of them."""
+
+
+@dataclass(slots=True)
+class ToolUse:
+    """The model began to use a tool of its own; nobody here was asked, and nothing is to be run."""
+
+    id: str
+    name: str
+    arguments: Any
+    """JSON, cut to a text where it is long."""
+
+
+@dataclass(slots=True)
+class ToolOutcome:
+    """What came of a tool that the model used by itself."""
+
+    id: str
+    """The same as in its `ToolUse`."""
+    output: Any
+    """JSON, cut to a text where it is long."""
+    is_error: bool
+
+
+@dataclass(slots=True)
 class UsageReport:
     """Token counts so far; a later report replaces an earlier one."""
 
@@ -76,6 +103,9 @@ Chunk = (
     | ReasoningDelta
     | RefusalDelta
     | ToolCallDelta
+    | MessageBreak
+    | ToolUse
+    | ToolOutcome
     | UsageReport
     | FinishReason
     | EndMark

@@ -91,3 +91,5 @@ class Capabilities:
     response_schema: bool = True
     project_schema: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
     """What the endpoint can safely be asked to enforce of a schema, None of it where that is nothing."""
+    collects: bool = False
+    """Whether an answer may take several messages, with the model's own work between them."""

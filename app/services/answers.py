@@ -12,6 +12,7 @@ from app.core.lifecycle.machine import StreamMachine
 from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
 from app.core.operate.asking import Asking, ask_for
 from app.core.operate.history import History
+from app.core.operate.middle import choose_middle
 from app.core.operate.params import OperateParams
 from app.core.operate.progression import progression_of
 from app.core.operate.read_output import Reading, check_output, parse_output, reading_events
@@ -29,6 +30,9 @@ def asking_of(
     """How this endpoint is asked for what the parameters want."""
     takes = provider.capabilities(endpoint)
     asking = ask_for(params, tools, takes_tools=takes.tools, takes_schema=takes.response_schema)
+    if takes.collects or params.middle is not None:
+        middle = choose_middle(params.middle, model=endpoint.name, collects=takes.collects)
+        asking = replace(asking, middle=middle)
     if asking.native_schema is None or takes.project_schema is None:
         return asking
     fitted = takes.project_schema(asking.native_schema)

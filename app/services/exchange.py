@@ -21,6 +21,7 @@ from app.ports.provider import ModelEndpoint, Opening
 from app.ports.storage import BranchState
 from app.services.answers import asking_of, said, shown_history
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
 from app.services.outside import Outside
 from app.services.stream import ModelStream, StreamDriver
 
@@ -105,10 +106,11 @@ class Exchange:
     def _open(self, opening: Open, provided: Mapping[str, Any]) -> tuple[str, ModelStream]:
         endpoint = self.endpoints[opening.fallback_index]
         provider = self._outside.providers[endpoint.provider]
+        asking = self.askings[opening.fallback_index]
         prompt = build_prompt(
             shown_history(self._branch, self._params),
             self._params,
-            self.askings[opening.fallback_index],
+            asking,
             system=self._branch.system,
             provided=provided,
         )
@@ -120,7 +122,7 @@ class Exchange:
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
         )
-        return provider.adapter_id, provider.open(asked)
+        return provider.adapter_id, MIDDLES[asking.middle].open(provider, asked)
 
     def end_badly(self, execution: Execution, finish: Finish) -> None:
         """End the run as the stream ended."""

@@ -18,6 +18,7 @@ from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening, Provider
 from app.services.answers import faults_of, read_answer
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
 from app.services.stream import Decide, ModelStream, StreamDriver
 
 
@@ -91,7 +92,7 @@ class Repairer:
         def open_model(opening: Open) -> tuple[str, ModelStream]:
             nth = self.opened + what.tried
             asked = Opening(self.endpoint, prompt, stream_index=nth, attempt=opening.attempt)
-            return self.provider.adapter_id, self.provider.open(asked)
+            return self.provider.adapter_id, MIDDLES[self.asking.middle].open(self.provider, asked)
 
         def answered() -> None:
             log, contract = execution.log, what.contract

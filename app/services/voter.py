@@ -21,6 +21,7 @@ from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening, Provider
 from app.services.answers import faults_of, read_answer
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
 from app.services.stream import Decide, ModelStream, StreamDriver
 
 
@@ -133,7 +134,8 @@ class Voter:
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
         )
-        return candidate.provider.adapter_id, candidate.provider.open(asked)
+        middle = MIDDLES[candidate.asking.middle]
+        return candidate.provider.adapter_id, middle.open(candidate.provider, asked)
 
     def _answered(self, execution: Execution) -> None:
         """Read the answer as soon as it is there: its events are committed together with COMPLETE."""

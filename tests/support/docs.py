@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import app.wiring  # noqa: F401  a refusal is listed once its module is imported
+from app.adapters.command_model.settings import CommandSettings
 from app.api.errors import as_markdown as errors_as_markdown
 from app.api.event_schemas import event_schemas
 from app.core.events import event_types
@@ -261,10 +262,14 @@ In the environment lists are separated by commas, and objects are JSON. On the c
 A model under `models`:
 
 {table(["Member", "Default", "Meaning"], _settings(ModelSettings))}
+
+A [command](how-to/use-a-command-as-a-model.md) under `models.NAME.command`:
+
+{table(["Member", "Default", "Meaning"], _settings(CommandSettings))}
 """
 
 
-def _settings(cls: type[Settings] | type[ModelSettings]) -> Iterable[list[str]]:
+def _settings(cls: type[Settings] | type[ModelSettings] | type[CommandSettings]) -> Iterable[list[str]]:
     said = said_of(cls)
     for name, field in cls.model_fields.items():
         alias = field.validation_alias

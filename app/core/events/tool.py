@@ -1,6 +1,8 @@
 """Tool calls, from the model's wish to the outcome (160–179).
 
 All events of one call carry the same `toolCallId`: the provider's for a native call, else the call's own.
+Those that say OBSERVED are of tools that a model used by itself: no gate, hook or permission was asked, and
+there is no function call of them.
 """
 
 from __future__ import annotations
@@ -59,3 +61,23 @@ class ToolCompleted(Event):
     status: str
     """`success` or `error`."""
     call_id: str
+
+
+@event("TOOL_OBSERVED", 170)
+class ToolObserved(Event):
+    """The model began to use a tool of its own, as it says itself; the service ran nothing."""
+
+    tool_call_id: str
+    tool_name: str
+    arguments: Any
+    """As the model tells them; cut to a text where they are long."""
+
+
+@event("TOOL_OUTCOME_OBSERVED", 171)
+class ToolOutcomeObserved(Event):
+    """What came of a tool that the model used by itself, as it says itself."""
+
+    tool_call_id: str
+    output: Any
+    """As the model tells it; cut to a text where it is long."""
+    is_error: bool

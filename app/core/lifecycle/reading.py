@@ -9,17 +9,20 @@ from app.core.chunks import (
     EndMark,
     FinishReason,
     KeepAlive,
+    MessageBreak,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    ToolOutcome,
+    ToolUse,
     UsageReport,
 )
 from app.core.events.adapter import AdapterDetected, AdapterWrapEnd, AdapterWrapStart
 from app.core.events.base import Callback
 from app.core.events.session import FinalizationEnd, FinalizationStart, StreamReady, Token
 from app.core.events.timeout import TimeoutReset, TimeoutStart, TimeoutTriggered
-from app.core.events.tool import ToolRequested
+from app.core.events.tool import ToolObserved, ToolOutcomeObserved, ToolRequested
 from app.core.lifecycle import faults
 from app.core.lifecycle.closing import complete
 from app.core.lifecycle.effects import Close, Steps
@@ -59,6 +62,12 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case RefusalDelta(text=text) if text:
             _come_forward(session)
             session.draft.refusals.append(text)
+        case ToolUse(id=id, name=name, arguments=arguments):
+            _come_forward(session)
+            yield ToolObserved(id, name, arguments)
+        case ToolOutcome(id=id, output=output, is_error=is_error):
+            _come_forward(session)
+            yield ToolOutcomeObserved(id, output, is_error)
         case EndMark():
             yield Close()
             yield from conclude(session, end_mark=True)
@@ -68,7 +77,7 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
-        case TextDelta() | ReasoningDelta() | RefusalDelta() | KeepAlive():
+        case TextDelta() | ReasoningDelta() | RefusalDelta() | MessageBreak() | KeepAlive():
             session.limits.alive(session.now_ms)
 
 

@@ -11,6 +11,7 @@ from app.core.errors import FieldError, Invalid
 from app.core.json_schema import compile_schema
 from app.core.json_text import pointer
 from app.core.operate.field_models import NamedField, check_schemas
+from app.core.operate.middle import MiddleName
 from app.core.operate.precedence import Levels, Source, contradicted, first_said
 from app.core.operate.request import (
     MAX_ACTIONS,
@@ -148,6 +149,8 @@ class OperateParams:
     clear_messages: bool = False
     """Whether it begins anew here."""
     include_token_usage_to_model: bool = False
+    middle: MiddleName | None = None
+    """How answers are had; None leaves it to each model's kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ def resolve(request: OperateRequest, branch: BranchSettings) -> OperateParams:
         fields=fields,
         tool_schemas=tuple(chosen["tool_schemas"] or ()),
         progression=None if progression is None else tuple(progression),
+        middle="run_and_collect" if chosen["stream_persist"] else chosen["middle"],
         **{name: chosen[name] for name in _AS_SAID},
     )
 
@@ -268,6 +272,10 @@ def _refuse_clashes(chosen: Mapping[str, Any], *, actions: bool) -> None:
         "progression": (
             chosen["clear_messages"] and chosen["progression"] is not None,
             "`clear_messages` shows none of the messages; give one of them",
+        ),
+        "middle": (
+            chosen["stream_persist"] and chosen["middle"] == "communicate",
+            "`stream_persist` asks for `run_and_collect`; give one of them",
         ),
     }
     faults = [

@@ -214,8 +214,14 @@ class OperateRequest(_Body):
     include_token_usage_to_model: bool = Field(
         False, description="Tells the model about how many tokens the conversation takes."
     )
-    stream_persist: bool = Field(False, description="Only false is offered by this version.")
-    middle: str | None = Field(None, description="Only communicate is offered by this version.")
+    stream_persist: bool = Field(
+        False, description="True asks for the middle `run_and_collect`; every stream is persisted anyway."
+    )
+    middle: str | None = Field(
+        None,
+        description="How the answer is had: `communicate`, a request and one message, or `run_and_collect`, "
+        "the texts of all messages until the model is done. Absent leaves it to the kind of the model.",
+    )
     if_busy: IfBusy = Field(
         "enqueue",
         description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
