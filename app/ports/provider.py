@@ -25,6 +25,8 @@ class ModelEndpoint:
     api_key: str | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     """The provider's own options, checked by `Provider.check` when the model was stored."""
+    trusted: bool = False
+    """Whether its address is the operator's own choice, and so may be a private one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ import httpx
 import pytest
 
 from app.adapters import http_client
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.http_client import let_end, model_client, read
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError, true_error
 from tests.support.model_server import Attempt, ModelServer
+from tests.support.network import ANYWHERE
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -136,17 +138,21 @@ async def test_what_loopback_cannot_show(seen: object, true: type[httpx.Transpor
 async def test_addresses_are_asked_for_permission_before_they_are_dialled(host: str) -> None:
     asked: list[str] = []
 
-    def nobody(address: str) -> bool:
+    def nobody(host_asked: str, address: str) -> bool:
+        assert host_asked == host
         asked.append(address)
         return False
 
-    async with ModelServer({"m": [Attempt()]}) as server, model_client(may_connect=nobody) as client:
+    async with (
+        ModelServer({"m": [Attempt()]}) as server,
+        model_client(network=CheckedNetwork(nobody)) as client,
+    ):
         with pytest.raises(AddressRefused):
             await fetch(client, f"http://{host}:{server.port}/")
         assert (server.connections, set(asked) <= {"127.0.0.1", "::1"}, bool(asked)) == (0, True, True)
     async with (
         ModelServer({"m": [Attempt([b"a"])]}) as server,
-        model_client(may_connect=lambda _: True) as client,
+        model_client(network=ANYWHERE) as client,
     ):
         assert (await fetch(client, server.base_url))[1] == b"a"
 

@@ -8,8 +8,9 @@ import pytest
 
 from app.adapters.db import tools as stored
 from app.core.access import Scope
+from app.core.addresses import AddressRule
 from app.ports.tool import ToolSpec
-from app.services.models import REMEMBERED_MS, AddressRule
+from app.services.models import REMEMBERED_MS
 from tests.support.api import ADD, Api, serving
 
 pytestmark = pytest.mark.anyio

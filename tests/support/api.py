@@ -30,6 +30,7 @@ from app.adapters.db.webhooks import PostgresWebhooks
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
+from app.core.addresses import AddressRule
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
@@ -37,7 +38,7 @@ from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
-from app.services.models import AddressRule, Models, OperatorModels
+from app.services.models import Models, OperatorModels
 from app.services.projects import Projects
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks

@@ -11,12 +11,14 @@ from uuid import UUID
 
 import pytest
 
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.tools.http import HttpTools
 from app.adapters.tools.http_answers import MAX_BYTES
+from app.core.addresses import AddressRule
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
-from app.services.models import AddressRule
 from tests.support.model_server import Attempt, ModelServer
+from tests.support.network import unsigned
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +42,7 @@ async def tools(
     may_reach: Callable[[str, str], bool] = lambda host, address: True,
     exposed: Mapping[str, str | None] | None = None,
 ) -> AsyncIterator[HttpTools]:
-    made = HttpTools(may_reach, exposed or {})
+    made = HttpTools(CheckedNetwork(may_reach), exposed or {}, unsigned())
     yield made
     await made.aclose()
 
