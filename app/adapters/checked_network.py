@@ -97,6 +97,8 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         try:
             return await self.addresses(host, port)
         except (OSError, UnicodeError) as error:
+            if not self.admits(host, host):
+                raise AddressRefused(NOT_ADMITTED) from error
             raise httpcore.ConnectError(f"the host's name has no address: {error}") from error
 
     async def _first(

@@ -67,7 +67,10 @@ class Post:
         except httpcore.TimeoutException:
             words = f"no answer within {http.first_byte_ms} ms; {UNKNOWN}"
             raise ToolFailure(TIMEOUT, words) from None
-        except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, httpx.InvalidURL):
+        except httpx.InvalidURL:
+            words = f"the address cannot be read, and so not be checked; {NOTHING}"
+            raise ToolFailure(BLOCKED_ADDRESS, words, retryable=False) from None
+        except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol):
             # Their words may hold a header's value.
             words = f"the request cannot be made; {NOTHING}"
             raise ToolFailure(NOT_CONFIGURED, words, retryable=False) from None
