@@ -164,10 +164,9 @@ async def frames(lines: AsyncIterator[str]) -> AsyncIterator[Frame]:
 
 
 @asynccontextmanager
-async def running(
-    database_url: str, *, resolve: Resolve = from_system, **settings: Any
-) -> AsyncIterator[Service]:
-    """The service on a free port, for the block; `resolve` finds the addresses of clients' hosts."""
+async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
+    """The service on a free port, for the block; `resolve` may find the addresses of clients' hosts."""
+    resolve: Resolve = settings.pop("resolve", from_system)
     chosen = Settings(
         **{
             "port": 0,
