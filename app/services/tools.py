@@ -119,7 +119,9 @@ class Tools:
             yield FieldError("/http/signing/env", NOT_EXPOSED, "not_exposed")
         for limit, asked_ms in http.settings()["timeout_ms"].items():
             if asked_ms > self._most_ms:
-                words = f"the operator allows {self._most_ms} ms at most"
+                words = (
+                    f"give less: the operator allows {self._most_ms} ms at most (BRANCHLINE_TOOL_TIMEOUT_S)"
+                )
                 yield FieldError(pointer("http", "timeout_ms", limit), words)
 
 

@@ -32,6 +32,7 @@ from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.addresses import AddressRule
 from app.core.errors import FieldError, Invalid
+from app.core.http_tool import MOST_MS
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
@@ -124,6 +125,7 @@ async def serving(
     addresses: AddressRule | None = None,
     exposed: Mapping[str, str | None] | None = None,
     readiness: Mapping[str, Any] | None = None,
+    tool_ms: int = MOST_MS,
 ) -> AsyncIterator[Api]:
     """A server over the database, for the length of the block; in production mode unless `edge` says so."""
     edge = edge or Edge()
@@ -150,6 +152,7 @@ async def serving(
         python={ADD.name: ADD},
         addresses=addresses or AddressRule(),
         exposed=exposed,
+        most_ms=tool_ms,
     )
     services = Services(
         ids=ids,
@@ -166,7 +169,7 @@ async def serving(
         tools=tools,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
-        choices=Choices(Cel(), {}, addresses or AddressRule()),
+        choices=Choices(Cel(), {}, addresses or AddressRule(), exposed),
         edge=edge,
         readiness=readiness or {},
     )
