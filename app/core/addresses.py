@@ -21,18 +21,20 @@ _WRAPPERS = tuple(map(ip_network, ("2002::/16", "2001::/32", "64:ff9b::/96", "64
 _UNICAST = ip_network("2000::/3")
 """Where IPv6 addresses are global. Others wrap an IPv4 address too (::127.0.0.1), or lead nowhere yet."""
 
-_NOT_GLOBAL = tuple(
+_METADATA = tuple(
     map(
         ip_network,
         (
-            "168.63.129.16/32",  # the host below a virtual machine of Azure, which tells it its secrets
-            "192.0.0.0/24",  # of protocols; Oracle's clouds have metadata there
-            "192.88.99.0/24",  # relays to 2002::/16
-            "3fff::/20",  # for documentation
+            *("169.254.0.0/16", "fe80::/10"),  # link-local: of most clouds
+            *("fd00:ec2::254/128", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32"),
         ),
     )
 )
-"""What Python takes for globally reachable, in some versions at least, and no tool or model is served on."""
+"""Where clouds tell machines their secrets. No server of anybody's is there."""
+
+_NOT_GLOBAL = (*_METADATA, *map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
+"""What else Python takes for globally reachable, in some versions at least: protocols, relays to 2002::/16,
+and what is for documentation."""
 
 
 def is_loopback(host: str) -> bool:
@@ -71,7 +73,7 @@ class AddressRule:
     """Where requests may go: to models, tools, gates, hooks, webhook endpoints and images alike."""
 
     private: bool = False
-    """All of them, as in development mode."""
+    """This machine and its neighbourhood too, as in development mode; not where clouds tell secrets."""
     allowed: Collection[str] = ()
     """Private names and networks that are all right nevertheless."""
 
@@ -102,7 +104,16 @@ class AddressRule:
         return self._admits_host(address) or is_listed(host, self.allowed)
 
     def _admits_host(self, host: str) -> bool:
-        return self.private or not is_private_host(host) or is_listed(host, self.allowed)
+        if is_listed(host, self.allowed) or not is_private_host(host):
+            return True
+        return self.private and not _may_tell_secrets(host)
+
+
+def _may_tell_secrets(host: str) -> bool:
+    address = _address(host)
+    if address is None:
+        return False
+    return any(address in network for network in (*_METADATA, *_WRAPPERS))
 
 
 def _is_special(address: Address) -> bool:

@@ -161,4 +161,21 @@ def test_what_a_name_was_resolved_to_counts_unless_the_name_is_listed(
 ) -> None:
     rule = AddressRule(allowed=("stock", "10.1.0.0/16"))
     assert rule.admits(host, address) is admitted
-    assert AddressRule(private=True).admits(host, address)
+
+
+@pytest.mark.parametrize(
+    ("address", "admitted"),
+    [
+        *((here, True) for here in ("127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "fd00::1", "0.0.0.0")),
+        *((there, False) for there in ("169.254.169.254", "::ffff:169.254.169.254", "fe80::1%eth0")),
+        *((there, False) for there in ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")),
+        *((there, False) for there in ("64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::")),
+    ],
+)
+def test_in_development_the_neighbourhood_is_reached_and_no_secrets_of_clouds(
+    address: str, admitted: bool
+) -> None:
+    rule = AddressRule(private=True)
+    assert rule.admits("any.example", address) is admitted
+    assert rule.admits(address, address) is admitted
+    assert AddressRule(private=True, allowed=("0.0.0.0/0", "::/0")).admits(address, address)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from app.adapters.checked_network import from_system
 from tests.support import cases, chat_wire
 from tests.support.acting import call, rows_of
 from tests.support.database import migrated
@@ -176,12 +177,13 @@ async def test_h04_no_spelling_of_an_inner_address_is_taken_or_reached(database_
     urls = CASES["H04"]["input"]["tool_urls"]
     async with ModelServer() as listener:
         here = [url[:-1] + f":{listener.port}/" for url in urls]
-        async with running(database_url) as open_to_itself:  # where they are allowed
+        # Registered while the operator allowed them all.
+        everything = ("0.0.0.0/0", "::/0", "localhost", "2130706433", "0177.0.0.1", "127.1")
+        async with strict(database_url, allowed_hosts=everything) as service:
             for n, url in enumerate(here):
-                made = await register(open_to_itself, f"t{n}", url)
+                made = await register(service, f"t{n}", url)
                 assert made.status_code == (422 if "user@" in url else 201), made.text
-        async with running(database_url, bootstrap_key=KEY) as service:
-            service.http.headers["Authorization"] = f"Bearer {KEY}"
+        async with strict(database_url, allowed_hosts=(), resolve=from_system) as service:
             for n, url in enumerate(here):
                 refused = await register(service, "new", url)
                 assert refused.status_code == 422
