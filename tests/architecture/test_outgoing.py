@@ -20,11 +20,16 @@ OPENERS = frozenset(
         *("open_connection", "open_unix_connection", "create_connection", "create_unix_connection"),
         *("create_datagram_endpoint", "connect_tcp", "connect_unix", "sock_connect", "getaddrinfo"),
         *("gethostbyname", "socketpair", "socket", "urlopen", "streamablehttp_client", "sse_client"),
+        *("streamable_http_client", "websocket_client"),
     }
 )
 """Names by which a connection, or a client that makes them, comes into being."""
 
-SHORT_WAYS = frozenset(f"httpx.{name}" for name in ("get", "post", "put", "request", "stream", "delete"))
+SHORT_WAYS = frozenset(
+    f"{client}.{name}"
+    for client in ("httpx", "httpx2", "aiohttp")
+    for name in ("get", "post", "put", "patch", "delete", "request", "stream")
+)
 """Requests without a client."""
 
 CLIENTS = frozenset(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.adapters.checked_network import CheckedNetwork
 from app.adapters.signing import Signer
-from app.adapters.tools.http_answers import HTTP_TOO_LARGE, MAX_BYTES, Answer, output_in
+from app.adapters.tools.http_answers import HTTP_TOO_LARGE, MAX_BYTES, output_in
 from app.adapters.tools.http_post import NOT_CONFIGURED, NOTHING, TIMEOUT, UNKNOWN, Post
 from app.core.http_tool import HttpSettings, Miss, pause_ms
 from app.core.json_text import dumps
@@ -86,14 +86,15 @@ class HttpTools:
             try:
                 return await self._once(call)
             except ToolFailure as failure:
+                call.failed(failure)
                 pause = call.pause_ms(failure, self._draw)
                 # A pause that the time does not suffice for would only make a worse failure of it.
                 if pause is None or loop.time() + pause / 1000 >= ends_at:
-                    words = f"{failure.message}{call.after()}"
-                    raise ToolFailure(failure.type, words, retryable=failure.retryable) from None
+                    raise call.failure() from None
             await asyncio.sleep(pause / 1000)
 
     async def _once(self, call: _Call) -> Any:
+        post = call.next_post()
         try:
             signed = await self._signer.headers(
                 call.http.signing, call.invocation.project_id, call.body, id=call.id
@@ -101,7 +102,8 @@ class HttpTools:
         except NotSigned as error:
             raise ToolFailure(NOT_CONFIGURED, f"{error}; {NOTHING}", retryable=False) from None
         headers = {**_HEADERS, **call.headers, **signed, "idempotency-key": call.id}
-        return await call.post(self._pool, headers)
+        answer = await post.answer(self._pool, headers, call.body)
+        return output_in(answer, hidden=_secrets(call.headers))
 
     def _chosen(self, http: HttpSettings) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""
@@ -132,38 +134,47 @@ class _Call:
         self.headers = headers
         self.body = body
         self.id = str(invocation.call_id)
-        self.tries = 0
-        self._spec = spec
-        self._sent_before = False
-        self._last: Post | None = None
-        self._answer: Answer | None = None
+        self._idempotent = spec.idempotent
+        self._tries = 0
+        self._post = Post(http)
+        self._last: ToolFailure | None = None
+        self._reached: ToolFailure | None = None
 
     @property
     def sent(self) -> bool:
         """Whether any try may have reached the tool."""
-        return self._sent_before or self._last_sent
+        return self._post.sent or self._reached is not None
 
-    @property
-    def _last_sent(self) -> bool:
-        return self._last is not None and self._last.sent
+    def next_post(self) -> Post:
+        """The request of the next try."""
+        self._tries += 1
+        self._post = Post(self.http)
+        return self._post
 
-    async def post(self, pool: Any, headers: Mapping[str, str]) -> Any:
-        """One try. Raises `ToolFailure`."""
-        self.tries += 1
-        self._sent_before = self.sent
-        self._last, self._answer = Post(self.http, headers, self.body), None
-        self._answer = await self._last.answer(pool)
-        return output_in(self._answer, hidden=_secrets(self.headers))
+    def failed(self, failure: ToolFailure) -> None:
+        """Note how the try has ended."""
+        self._last = failure
+        if self._post.sent:
+            self._reached = failure
 
     def pause_ms(self, failure: ToolFailure, draw: Callable[[], float]) -> float | None:
         """How long to wait before the next try; None when there is none."""
-        asked_ms = 0 if self._answer is None else self._answer.retry_after_ms
-        miss = Miss(self._last_sent, failure.retryable is not False, asked_ms)
-        return pause_ms(miss, self.tries, self.http, idempotent=self._spec.idempotent, draw=draw)
+        miss = Miss(self._post.sent, failure.retryable is not False, self._post.retry_after_ms)
+        return pause_ms(miss, self._tries, self.http, idempotent=self._idempotent, draw=draw)
+
+    def failure(self) -> ToolFailure:
+        """How the call has ended.
+
+        That is how the last try did which may have reached the tool: that a later one was not sent says
+        nothing of what the tool has done.
+        """
+        told = self._reached or self._last
+        assert told is not None
+        return ToolFailure(told.type, f"{told.message}{self.after()}", retryable=told.retryable)
 
     def after(self) -> str:
         """How many tries there were, for people; nothing of a single one."""
-        return f" (after {self.tries} tries)" if self.tries > 1 else ""
+        return f" (after {self._tries} tries)" if self._tries > 1 else ""
 
 
 def _secrets(headers: Mapping[str, str]) -> set[str]:

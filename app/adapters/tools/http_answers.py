@@ -43,8 +43,6 @@ class Answer:
     content_type: str
     body: bytes
     """All of it; of an answer that is no success it may be the beginning."""
-    retry_after_ms: int = 0
-    """The pause before another request that it asks for."""
 
 
 def output_in(answer: Answer, *, hidden: Collection[str] = ()) -> Any:

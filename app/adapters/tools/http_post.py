@@ -45,20 +45,22 @@ class Post:
     """Whether anything of the request may have reached the tool."""
     answered = False
     """Whether the head of an answer has come."""
+    retry_after_ms = 0
+    """The pause before another request that the answer asks for."""
 
-    def __init__(self, http: HttpSettings, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(self, http: HttpSettings) -> None:
         self._http = http
-        self._headers = headers
-        self._body = body
 
-    async def answer(self, pool: httpcore.AsyncConnectionPool) -> Answer:
+    async def answer(
+        self, pool: httpcore.AsyncConnectionPool, headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         """What the tool answers. Raises `ToolFailure`.
 
         The time that all of it takes is bounded by the caller, who cancels; the connection is then closed.
         """
         http = self._http
         try:
-            return await self._through(pool)
+            return await self._through(pool, headers, body)
         except AddressRefused as refused:
             raise ToolFailure(BLOCKED_ADDRESS, f"{refused}; {NOTHING}", retryable=False) from None
         except httpcore.ConnectTimeout:
@@ -77,7 +79,9 @@ class Post:
         except (httpcore.NetworkError, httpcore.RemoteProtocolError, OSError) as error:
             raise self._lost(error) from None
 
-    async def _through(self, pool: httpcore.AsyncConnectionPool) -> Answer:
+    async def _through(
+        self, pool: httpcore.AsyncConnectionPool, headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         http = self._http
         limits: dict[str, float | None] = {
             "connect": http.connect_ms / 1000,
@@ -85,18 +89,16 @@ class Post:
             "read": http.first_byte_ms / 1000,
         }
         where, host = _target(http.url)
-        headers: list[tuple[bytes | str, bytes | str]] = [("host", host), *self._headers.items()]
+        sent: list[tuple[bytes | str, bytes | str]] = [("host", host), *headers.items()]
         watched = {"timeout": limits, "trace": self._watch}
-        async with pool.stream(
-            "POST", where, headers=headers, content=self._body, extensions=watched
-        ) as response:
+        async with pool.stream("POST", where, headers=sent, content=body, extensions=watched) as response:
             self.answered = True
             limits["read"] = None  # The pool looks again before each read; from here the total counts.
             given = _headers(response)
+            self.retry_after_ms = retry_after_ms(given, datetime.now(UTC)) or 0
             succeeded = 200 <= response.status < 300
             content = await (_whole(response, given) if succeeded else _beginning(response))
-            asked_ms = retry_after_ms(given, datetime.now(UTC)) or 0
-            return Answer(response.status, given.get("content-type", ""), content, asked_ms)
+            return Answer(response.status, given.get("content-type", ""), content)
 
     async def _watch(self, event: str, _: Mapping[str, Any]) -> None:
         self.sent = self.sent or event == "http11.send_request_headers.started"

@@ -133,6 +133,13 @@ async def test_a_server_that_takes_no_connection_has_been_sent_nothing() -> None
     assert total.message == "the answer did not end within 60 ms; nothing was sent"
 
 
+async def test_that_a_later_try_was_not_sent_says_nothing_of_an_earlier_one() -> None:
+    async with ModelServer({"": [RESET]}) as server, tools(lambda *_: not server.requests) as runner:
+        told = await failure(runner, server.base_url, idempotent=True)
+        assert (server.connections, told.type, told.retryable) == (1, "OUTCOME_UNKNOWN", True)
+        assert told.message.endswith("whether the tool took effect is unknown (after 2 tries)")
+
+
 async def test_the_total_bounds_all_tries_and_pauses_together() -> None:
     async with ModelServer({"": [RESET, SILENCE]}) as server, tools() as runner:
         told = await failure(runner, server.base_url, idempotent=True, tries=5, total_ms=600)
