@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.db.engine import driver_arguments
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
@@ -17,7 +18,6 @@ from app.adapters.webhook_client import WebhookClient
 from app.ports.ambient import Clock, IdSource
 from app.services.background import background
 from app.services.courier import Courier
-from app.services.models import AddressRule
 from app.services.recorder import Listener
 from app.settings import Settings
 
@@ -59,7 +59,7 @@ async def telling(
     database_url: str,
     clock: Clock,
     ids: IdSource,
-    addresses: AddressRule,
+    network: CheckedNetwork,
 ) -> AsyncIterator[Telling]:
     """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends."""
     handlers = PythonHandlers(found, timeout_s=settings.handler_timeout_s)
@@ -70,7 +70,7 @@ async def telling(
         # On connections of its own: whoever accepts and executes runs must not wait for readers of old logs.
         store = PostgresRuns(arguments, owner=ids.new(), lease_ms=settings.lease_ms, clock=clock)
         stack.push_async_callback(store.close)
-        client = WebhookClient(addresses.admits, timeout_s=settings.webhook_timeout_s)
+        client = WebhookClient(network, timeout_s=settings.webhook_timeout_s)
         stack.push_async_callback(client.aclose)
         courier = Courier(outbox, store, client, clock, random.random, pauses_s=settings.webhook_pauses_s)
         stack.push_async_callback(courier.stop, GRACE_S)

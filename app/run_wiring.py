@@ -28,9 +28,6 @@ from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
 from app.services.stream import Decide
 
-TOOL_TIMEOUT_S = 600.0
-"""Longest that one tool call may take, whatever its caller says."""
-
 
 @dataclass(frozen=True, slots=True)
 class Machinery:
@@ -54,6 +51,7 @@ def machinery(
     known_providers: Mapping[str, Provider],
     runners: Sequence[ToolRunner],
     catalog: ToolCatalog,
+    tool_timeout_s: float,
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
@@ -76,7 +74,7 @@ def machinery(
         {runner.kind: runner for runner in runners},
         clock,
         ids,
-        timeout_s=TOOL_TIMEOUT_S,
+        timeout_s=tool_timeout_s,
         approval_s=approval_s,
         client_s=client_s,
         waits=store,

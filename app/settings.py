@@ -92,7 +92,14 @@ class ModelSettings(BaseModel):
             if not key:
                 raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
         return ModelEndpoint(
-            name, self.provider, self.model, self.base_url, key, self.options, limits=self.limits
+            name,
+            self.provider,
+            self.model,
+            self.base_url,
+            key,
+            self.options,
+            limits=self.limits,
+            trusted=True,
         )
 
 
@@ -123,9 +130,9 @@ class Settings(BaseSettings):
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
     exposed_env: Words = ()
-    """Variables whose values models may be given as their key, and tools as headers."""
+    """Variables whose values may be used as keys of models, headers of tools, and secrets to sign with."""
     allowed_hosts: Words = ()
-    """Private names and networks that models, tools and webhooks may reach."""
+    """Private names and networks that models, tools, gates, hooks, webhooks and images may lead to."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 
@@ -152,6 +159,8 @@ class Settings(BaseSettings):
     """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
     handler_timeout_s: float = Field(10, gt=0)
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
+    tool_timeout_s: float = Field(600, gt=0, le=600)
+    """Longest that one attempt at a tool call may take, and that an HTTP tool may ask for."""
     approval_s: float = Field(86_400, gt=0, le=2_592_000)
     """How long a person has time to decide about a call that needs an approval."""
     client_call_s: float = Field(3_600, gt=0, le=2_592_000)

@@ -20,6 +20,7 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.checked_network import CheckedNetwork, Resolve, from_system
 from app.adapters.command_model.command import command_of
 from app.adapters.command_model.provider import CommandProvider
 from app.adapters.context.python import PythonContext, load_context_providers
@@ -44,11 +45,13 @@ from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
+from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
+from app.core.addresses import AddressRule
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
 from app.hook_wiring import hooking
@@ -64,7 +67,7 @@ from app.services.client_calls import ClientCalls
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
-from app.services.models import AddressRule, Models, OperatorModels
+from app.services.models import Models, OperatorModels
 from app.services.oversight import Overseer
 from app.services.projects import Projects
 from app.services.recorder import Recorder
@@ -145,12 +148,16 @@ def keys_of(on: Ground, settings: Settings) -> Keys:
 
 @asynccontextmanager
 async def application(
-    settings: Settings, database_url: str, operators: OperatorModels | None = None
+    settings: Settings,
+    database_url: str,
+    operators: OperatorModels | None = None,
+    *,
+    resolve: Resolve = from_system,
 ) -> AsyncIterator[Application]:
     """The service for the length of the block: migrated, connected, executing runs.
 
-    `operators` are models beside those of the settings. Raises BadSettings for settings that cannot be
-    served with.
+    `operators` are models beside those of the settings; `resolve` finds the addresses of clients' hosts.
+    Raises BadSettings for settings that cannot be served with.
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
@@ -166,19 +173,21 @@ async def application(
         has_keys = await PostgresKeys(on.database, on.ids).any()
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
-        capacity = Capacity(on.clock)
-        known = all_providers(await stack.enter_async_context(model_client()))
-        commands = await stack.enter_async_context(_commands(settings))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
-        choices = Choices(expressions, guardrails.rules, addresses)
-        outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
-        stack.push_async_callback(outbound.aclose)
-        governor = Governor(expressions, HttpGates(outbound))
-        bus = await stack.enter_async_context(hooking(settings, addresses))
-        keys = keys_of(on, settings)
+        network = CheckedNetwork(addresses.admits, resolve=resolve)
+        known = all_providers(await stack.enter_async_context(model_client(network=network)))
+        commands = await stack.enter_async_context(_commands(settings))
+        capacity = Capacity(on.clock)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
+        signer = Signer(on.clock, on.ids, exposed)
+        choices = Choices(expressions, guardrails.rules, addresses, exposed)
+        outbound = Outbound(network, timeout_s=GATE_TIMEOUT_S)
+        stack.push_async_callback(outbound.aclose)
+        governor = Governor(expressions, HttpGates(outbound, signer))
+        bus = await stack.enter_async_context(hooking(settings, network, signer))
+        keys = keys_of(on, settings)
         models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed, capacity)
-        http = HttpTools(addresses.admits, exposed)
+        http = HttpTools(network, exposed, signer)
         stack.push_async_callback(http.aclose)
         tools = Tools(
             PostgresTools(on.database, on.ids),
@@ -186,9 +195,10 @@ async def application(
             python=python.specs,
             addresses=addresses,
             exposed=exposed,
+            most_ms=round(settings.tool_timeout_s * 1000),
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
+            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network)
         )
         made = machinery(
             database_url,
@@ -200,6 +210,7 @@ async def application(
             known_providers=capacity.limiting({**known, commands.name: commands}),
             runners=(python, http),
             catalog=tools,
+            tool_timeout_s=settings.tool_timeout_s,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,

@@ -53,6 +53,8 @@ class Destination:
     headers: Mapping[str, str]
     secrets: Sequence[str]
     """What must not stand in a fault."""
+    trusted: bool = False
+    """Whether the address is the operator's own choice."""
 
 
 def secrets_among(credentials: Sequence[str]) -> list[str]:
@@ -73,7 +75,7 @@ async def exchange(
     `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone.
     """
     with _faults(to.secrets):
-        response = await client.open(to.url, to.headers, content)
+        response = await client.open(to.url, to.headers, content, trusted=to.trusted)
     try:
         with _faults(to.secrets):
             if not response.is_success:

@@ -30,6 +30,8 @@ class ModelEndpoint:
     id: UUID | None = None
     """Which registered model it is; None for the operator's, whose names are their own."""
     limits: ModelLimits | None = None
+    trusted: bool = False
+    """Whether its address is the operator's own choice, and so may be a private one."""
 
 
 @dataclass(frozen=True, slots=True)

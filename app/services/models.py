@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from app.core.access import Principal
-from app.core.addresses import is_listed, is_private_host
+from app.core.addresses import AddressRule
 from app.core.errors import Conflict, FieldError, Invalid, NotFound, Unavailable, UnknownModel
 from app.core.limits.options import ModelLimits
 from app.ports.ambient import Clock
@@ -79,45 +78,6 @@ class OperatorModels:
         if endpoint is None:
             raise Unavailable(f"The model {name!r} is still starting.", retry_after_s=1)
         return ResolvedModel(endpoint, spec.lifecycle)
-
-
-@dataclass(frozen=True, slots=True)
-class AddressRule:
-    """Which hosts may be reached on behalf of a project: those of its models and of its webhook endpoints."""
-
-    private: bool = False
-    """All of them, as in development mode."""
-    allowed: Collection[str] = ()
-    """Private names and networks that are all right nevertheless."""
-
-    def fault(self, url: str) -> str | None:
-        """What is wrong with a base URL. A name is judged as it is written, not resolved."""
-        if fault := self.fault_of_any(url, instead="; use api_key_env"):
-            return fault
-        parts = urlsplit(url)
-        return "a base URL has no query and no fragment" if parts.query or parts.fragment else None
-
-    def fault_of_any(self, url: str, *, instead: str = "") -> str | None:
-        """The same of any URL; `instead` says where credentials belong."""
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            return "this is no URL"
-        if parts.scheme not in {"http", "https"} or not host:
-            return "only http and https URLs with a host are taken"
-        if parts.username is not None or parts.password is not None:
-            return f"credentials do not belong into the URL{instead}"
-        if not self._admits_host(host):
-            return "private addresses are only reached if the operator lists them in BRANCHLINE_ALLOWED_HOSTS"
-        return None
-
-    def admits(self, host: str, address: str) -> bool:
-        """Whether a host may be reached at an address that its name was resolved to."""
-        return self._admits_host(address) or is_listed(host, self.allowed)
-
-    def _admits_host(self, host: str) -> bool:
-        return self.private or not is_private_host(host) or is_listed(host, self.allowed)
 
 
 class Models:

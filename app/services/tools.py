@@ -6,16 +6,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from app.core.access import Principal
+from app.core.addresses import AddressRule
 from app.core.client_tool import CLIENT
 from app.core.errors import Conflict, FieldError, Invalid, NotFound
-from app.core.http_tool import HttpSettings, header_faults
+from app.core.http_tool import MOST_MS, HttpSettings, header_faults
 from app.core.json_schema import InvalidSchema, compile_schema
 from app.core.json_text import pointer
 from app.ports.ambient import Clock
 from app.ports.catalog import Once
 from app.ports.tool import StoredTool, ToolSpec, ToolStore
+from app.services.decisions import NOT_EXPOSED
 from app.services.memory import Memory
-from app.services.models import REMEMBERED_MS, AddressRule
+from app.services.models import REMEMBERED_MS
 
 
 class Tools:
@@ -32,12 +34,16 @@ class Tools:
         python: Mapping[str, ToolSpec],
         addresses: AddressRule,
         exposed: Collection[str],
+        most_ms: int = MOST_MS,
     ) -> None:
-        """`exposed` are the variables whose values may be sent as headers."""
+        """`exposed` are the variables whose values may be sent as headers, or signed with; `most_ms` is the
+        longest that any limit of a tool may be.
+        """
         self._store = store
         self._python = python
         self._addresses = addresses
         self._exposed = exposed
+        self._most_ms = most_ms
         self._known: Memory[UUID, Mapping[str, ToolSpec]] = Memory(clock, REMEMBERED_MS, most=1_000)
 
     # On the hot path
@@ -111,8 +117,16 @@ class Tools:
             yield FieldError(pointer("http", "headers", name), fault)
         for name, variable in http.variables().items():
             if variable not in self._exposed:
-                words = "the operator has not listed the variable in BRANCHLINE_EXPOSED_ENV"
-                yield FieldError(pointer("http", "headers", name), words, "not_exposed")
+                yield FieldError(pointer("http", "headers", name), NOT_EXPOSED, "not_exposed")
+        secret = http.signing and http.signing.env
+        if secret is not None and secret not in self._exposed:
+            yield FieldError("/http/signing/env", NOT_EXPOSED, "not_exposed")
+        for limit, asked_ms in http.settings()["timeout_ms"].items():
+            if asked_ms > self._most_ms:
+                words = (
+                    f"give less: the operator allows {self._most_ms} ms at most (BRANCHLINE_TOOL_TIMEOUT_S)"
+                )
+                yield FieldError(pointer("http", "timeout_ms", limit), words)
 
 
 def _argument_faults(spec: ToolSpec) -> Iterator[FieldError]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from app.core.addresses import AddressRule
 from app.core.errors import Unavailable, UnknownModel
 from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
-from app.services.models import REMEMBERED_MS, AddressRule, OperatorModels
+from app.services.models import REMEMBERED_MS, OperatorModels
 from tests.support.api import Api, serving
 
 pytestmark = pytest.mark.anyio

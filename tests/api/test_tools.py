@@ -8,8 +8,9 @@ import pytest
 
 from app.adapters.db import tools as stored
 from app.core.access import Scope
+from app.core.addresses import AddressRule
 from app.ports.tool import ToolSpec
-from app.services.models import REMEMBERED_MS, AddressRule
+from app.services.models import REMEMBERED_MS
 from tests.support.api import ADD, Api, serving
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +19,8 @@ HTTP: dict[str, Any] = {
     "url": "https://tools.example/weather?units=si",
     "headers": {"Authorization": "env:MODEL_KEY", "X-Team": "a written secret"},
     "timeout_ms": {"connect": 1, "first_byte": 2, "total": 3},
+    "tries": 2,
+    "signing": {"env": "MODEL_KEY"},
 }
 BODY: dict[str, Any] = {
     "kind": "http",
@@ -61,6 +64,8 @@ async def test_a_tool_is_registered_read_replaced_and_removed(api: Api) -> None:
         "url": HTTP["url"],
         "headers": {},
         "timeout_ms": {"connect": 2_000, "first_byte": 10_000, "total": 30_000},
+        "tries": 3,
+        "signing": None,
     }
     assert replaced["created_at"] == made["created_at"] != replaced["updated_at"]
     assert (await api.client.put("/v1/tools/n", json=BODY)).status_code == 201
@@ -152,6 +157,16 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
         (changed(timeout_ms={"total": 600_001}), "/http/timeout_ms/total", "invalid"),
         (changed(timeout_ms={"connect": True}), "/http/timeout_ms/connect", "wrong_type"),
         (changed(timeout_ms={"read": 1}), "/http/timeout_ms/read", "unknown_field"),
+        (changed(tries=0), "/http/tries", "invalid"),
+        (changed(tries=6), "/http/tries", "invalid"),
+        (changed(tries=True), "/http/tries", "wrong_type"),
+        (changed(signing={}), "/http/signing", "invalid"),
+        (changed(signing={"env": "A", "credential": "b"}), "/http/signing", "invalid"),
+        (changed(signing={"env": "PATH"}), "/http/signing/env", "not_exposed"),
+        (changed(signing={"env": "a b"}), "/http/signing/env", "invalid"),
+        (changed(signing={"secret": "whsec_AAAA"}), "/http/signing/secret", "unknown_field"),
+        (changed(signing="whsec_AAAA"), "/http/signing", "wrong_type"),
+        (changed(headers={"Webhook-Id": "1"}), "/http/headers/Webhook-Id", "invalid"),
         (changed(headers={"X": "env:PATH"}), "/http/headers/X", "not_exposed"),
         (changed(headers={"X": "env:"}), "/http/headers/X", "not_exposed"),
         (changed(headers={"X": ""}), "/http/headers/X", "invalid"),
@@ -201,6 +216,18 @@ async def test_private_addresses_are_refused_however_they_are_written(api: Api, 
     assert [(e["pointer"], e["code"]) for e in answer.json()["errors"]] == [
         ("/http/url", "address_not_allowed")
     ]
+
+
+async def test_the_operator_bounds_the_time_of_a_call(empty_database_url: str) -> None:
+    async with serving(empty_database_url, tool_ms=5_000) as api:
+        answer = await api.client.put(
+            "/v1/tools/t", json=changed(timeout_ms={"total": 5_001, "first_byte": 1})
+        )
+        (error,) = answer.json()["errors"]
+        assert (answer.status_code, error["pointer"]) == (422, "/http/timeout_ms/total")
+        assert "5000 ms at most" in error["message"]
+        limits = {"connect": 5_000, "first_byte": 5_000, "total": 5_000}
+        assert (await api.client.put("/v1/tools/t", json=changed(timeout_ms=limits))).status_code == 201
 
 
 async def test_listed_private_hosts_may_be_called(empty_database_url: str) -> None:

@@ -7,15 +7,18 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 import app.adapters.providers
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.command_model.command import Command, command_of
 from app.adapters.command_model.provider import CommandProvider
 from app.adapters.http_client import model_client
+from app.core.addresses import AddressRule
 from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta, ToolCallDelta
 from app.core.discovery import discover
 from app.core.errors import Invalid
@@ -340,3 +343,18 @@ async def test_nothing_but_provider_errors_comes_out(stage: Stage) -> None:
     with pytest.raises(ProviderError):
         async with stage.provider.open(what):
             pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_private_address_is_reached_for_the_operator_alone(name: str) -> None:
+    network = CheckedNetwork(AddressRule().admits)
+    async with ModelServer() as server, model_client(network=network) as client:
+        server.scripts["m"] = [WIRES[name]([{"text": "hello"}, {"end": "stop"}])]
+        provider: Provider = discover(app.adapters.providers, "PROVIDER")[name](client)
+        clients = opening(name, base_url=server.base_url)
+        refused = await ask(provider, clients)
+        assert refused.fault is not None
+        assert "may not be reached" in refused.fault.message
+        assert server.connections == 0
+        operators = replace(clients, endpoint=replace(clients.endpoint, trusted=True))
+        assert (await ask(provider, operators)).text == "hello"

@@ -31,7 +31,9 @@ from app.adapters.db.webhooks import PostgresWebhooks
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
+from app.core.addresses import AddressRule
 from app.core.errors import FieldError, Invalid
+from app.core.http_tool import MOST_MS
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
@@ -40,7 +42,7 @@ from app.services.capacity import Capacity
 from app.services.client_calls import ClientCalls
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
-from app.services.models import AddressRule, Models, OperatorModels
+from app.services.models import Models, OperatorModels
 from app.services.projects import Projects
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
@@ -126,6 +128,7 @@ async def serving(
     addresses: AddressRule | None = None,
     exposed: Mapping[str, str | None] | None = None,
     readiness: Mapping[str, Any] | None = None,
+    tool_ms: int = MOST_MS,
 ) -> AsyncIterator[Api]:
     """A server over the database, for the length of the block; in production mode unless `edge` says so."""
     edge = edge or Edge()
@@ -153,6 +156,7 @@ async def serving(
         python={ADD.name: ADD},
         addresses=addresses or AddressRule(),
         exposed=exposed,
+        most_ms=tool_ms,
     )
     services = Services(
         ids=ids,
@@ -170,7 +174,7 @@ async def serving(
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
         client_calls=ClientCalls(PostgresClientCalls(database), clock, ids),
-        choices=Choices(Cel(), {}, addresses or AddressRule()),
+        choices=Choices(Cel(), {}, addresses or AddressRule(), exposed),
         edge=edge,
         readiness=readiness or {},
     )

@@ -12,7 +12,7 @@ from app.core import json_text
 from app.ports.tool import ToolFailure
 
 MAX_BYTES: Final = 1024 * 1024
-"""Largest body that is read; as much as is stored of one output."""
+"""Largest body that is sent, and that is read; as much as is stored of one output."""
 MAX_WORDS: Final = 500
 """Code points of a tool's own words in the message of an error."""
 EXCERPT: Final = 200

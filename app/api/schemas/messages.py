@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 from app.api.bodies import Body
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View, refuse_filled
+from app.core.images import MAX_IMAGES, Image
 from app.core.json_text import dumps
 from app.core.messages import (
     ROLES,
@@ -43,7 +44,9 @@ class InstructionText(Body):
     instruction: Any = Field(None, description="Usually text; any JSON value.")
     guidance: Any = None
     context: Any = None
-    images: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
+    images: Annotated[list[Image], Field(max_length=MAX_IMAGES)] = Field(
+        default_factory=list, description="As in operate: http, https or data URLs."
+    )
     response_format: dict[str, Any] | None = None
 
     def content(self) -> Content:

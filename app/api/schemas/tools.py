@@ -12,7 +12,17 @@ from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
 from app.core.client_tool import CLIENT, LEASE_S, MOST_LEASE_S, MOST_S, ClientSettings
-from app.core.http_tool import CONNECT_MS, FIRST_BYTE_MS, MOST_MS, TOTAL_MS, HttpSettings, names_variable
+from app.core.http_tool import (
+    CONNECT_MS,
+    FIRST_BYTE_MS,
+    MOST_MS,
+    MOST_TRIES,
+    TOTAL_MS,
+    TRIES,
+    HttpSettings,
+    names_variable,
+)
+from app.core.signing import Signing
 from app.ports.tool import StoredTool, ToolSpec
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -31,6 +41,8 @@ _SAID: dict[str, Any] = {
         "url": "https://tools.example/weather",
         "headers": {"Authorization": "env:WEATHER_TOKEN"},
         "timeout_ms": {"connect": CONNECT_MS, "first_byte": FIRST_BYTE_MS, "total": TOTAL_MS},
+        "tries": TRIES,
+        "signing": {"env": "WEATHER_SIGNING"},
     },
 }
 
@@ -66,7 +78,9 @@ class TimeoutBody(Body):
 
     connect: Milliseconds = Field(CONNECT_MS, description="Until the connection is made.")
     first_byte: Milliseconds = Field(FIRST_BYTE_MS, description="From the request to the answer's beginning.")
-    total: Milliseconds = Field(TOTAL_MS, description="From the beginning to the end.")
+    total: Milliseconds = Field(
+        TOTAL_MS, description="From the beginning to the end, with all tries and the pauses between them."
+    )
 
 
 class HttpBody(Body):
@@ -79,12 +93,27 @@ class HttpBody(Body):
         "operator lists which may be used.",
     )
     timeout_ms: TimeoutBody = TimeoutBody()
+    tries: Annotated[int, Field(ge=1, le=MOST_TRIES)] = Field(
+        TRIES,
+        description="How often a call is sent at most: again if the tool is declared idempotent, or if "
+        "nothing had been sent. 1 is never again.",
+    )
+    signing: Signing | None = Field(
+        None, description="Signs each request as Standard Webhooks does; absent is unsigned."
+    )
 
     def settings(self) -> dict[str, Any]:
         """What is to be stored."""
         limits = self.timeout_ms
-        http = HttpSettings(self.url, self.headers, limits.connect, limits.first_byte, limits.total)
-        return http.settings()
+        return HttpSettings(
+            self.url,
+            self.headers,
+            limits.connect,
+            limits.first_byte,
+            limits.total,
+            self.tries,
+            self.signing,
+        ).settings()
 
 
 class ClientBody(Body):
@@ -163,6 +192,8 @@ class HttpSeen(View):
         description="By name. Variables are shown as `env:NAME`; a value that was written out is null."
     )
     timeout_ms: dict[str, int]
+    tries: int = Field(description="How often a call is sent at most.")
+    signing: dict[str, str] | None = Field(description="The name of what requests are signed with.")
 
 
 class ToolView(View):

@@ -4,56 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from app.adapters.tools.http import HttpTools
 from app.adapters.tools.http_answers import MAX_BYTES
-from app.core.http_tool import HttpSettings
-from app.ports.tool import Invocation, ToolFailure, ToolSpec
-from app.services.models import AddressRule
+from app.core.addresses import AddressRule
+from app.ports.tool import ToolFailure
+from tests.support.http_tools import (
+    BRANCH,
+    CALL,
+    JSON,
+    PROJECT,
+    RUN,
+    SILENCE,
+    failure,
+    gives,
+    post,
+    tools,
+)
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
 
-JSON = "application/json"
-CALL, RUN, BRANCH, PROJECT = (UUID(int=n) for n in (1, 2, 3, 4))
 SECRET = "a-token-that-nobody-sees"
 LONG_S = 3_600.0
-SILENCE = Attempt(head=b"", then="hang")
 HALF = Attempt([b"[1", LONG_S], framing="chunked")
 DROPS = Attempt([b"1", 0.01] * 1_000, framing="chunked")
-
-
-def gives(body: bytes, status: int = 200, **more: Any) -> Attempt:
-    """An answer with a body of known length."""
-    return Attempt([body], status, JSON, framing="length", **more)
-
-
-@asynccontextmanager
-async def tools(
-    may_reach: Callable[[str, str], bool] = lambda host, address: True,
-    exposed: Mapping[str, str | None] | None = None,
-) -> AsyncIterator[HttpTools]:
-    made = HttpTools(may_reach, exposed or {})
-    yield made
-    await made.aclose()
-
-
-async def post(runner: HttpTools, url: str, arguments: dict[str, Any] | None = None, **said: Any) -> Any:
-    spec = ToolSpec("t", "http", "", {"type": "object"}, settings=HttpSettings(url, **said).settings())
-    return await runner.call(spec, Invocation(CALL, "t", arguments or {}, RUN, BRANCH, PROJECT))
-
-
-async def failure(runner: HttpTools, url: str, **said: Any) -> ToolFailure:
-    with pytest.raises(ToolFailure) as caught:
-        await post(runner, url, **said)
-    return caught.value
 
 
 async def answered(attempt: Attempt, **said: Any) -> Any:
