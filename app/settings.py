@@ -41,6 +41,7 @@ def _split(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """In the environment a list is separated by commas."""
+SecretWords = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
 Numbers = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -98,8 +99,12 @@ class Settings(BaseSettings):
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
+    sealing_keys: SecretWords = ()
+    """Keys that seal stored secrets, each `id:base64` of 32 bytes: the first one seals, every one opens."""
+    sealing_key_file: Path | None = None
+    """A file with one such key on each line, in place of them; in development one is made by itself."""
     exposed_env: Words = ()
-    """Variables whose values models may be given as their key, and tools as headers."""
+    """Variables whose values models may be given as their key, and models and tools as headers."""
     allowed_hosts: Words = ()
     """Private names and networks that models, tools and webhooks may reach."""
     cors_origins: Words = ()

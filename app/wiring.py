@@ -23,6 +23,7 @@ from app.adapters.cel import Cel
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.credentials import PostgresCredentials
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
@@ -52,14 +53,18 @@ from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
+from app.ports.sealing import Vault
 from app.run_wiring import Machinery, machinery
+from app.sealing_wiring import vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
+from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
+from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
 from app.services.projects import Projects
 from app.services.recorder import Recorder
@@ -170,18 +175,21 @@ async def application(
         bus = await stack.enter_async_context(hooking(settings, addresses))
         keys = keys_of(on, settings)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
-        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
-        http = HttpTools(addresses.admits, exposed)
+        vault = vault_of(settings, make=development)
+        credentials = Credentials(PostgresCredentials(on.database, on.ids, vault), on.clock)
+        secrets = NamedSecrets(exposed, credentials)
+        models = _models(on, settings, operators or OperatorModels(), known, addresses, secrets, vault)
+        http = HttpTools(addresses.admits, exposed, credentials)
         stack.push_async_callback(http.aclose)
         tools = Tools(
-            PostgresTools(on.database, on.ids),
+            PostgresTools(on.database, on.ids, vault),
             on.clock,
             python=python.specs,
             addresses=addresses,
-            exposed=exposed,
+            secrets=secrets,
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
+            telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses, vault)
         )
         made = machinery(
             database_url,
@@ -201,9 +209,19 @@ async def application(
             context=context,
             listeners=told.listeners,
         )
-        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
+        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids, vault), addresses)
         services = _services(
-            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
+            on,
+            settings,
+            made,
+            keys,
+            models,
+            tools,
+            webhooks,
+            credentials,
+            told,
+            home=home.id,
+            development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -238,18 +256,19 @@ def _models(
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
-    exposed: Mapping[str, str | None],
+    secrets: NamedSecrets,
+    vault: Vault,
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
         operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
     return Models(
-        PostgresModels(on.database, on.ids),
+        PostgresModels(on.database, on.ids, vault),
         on.clock,
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed=exposed,
+        secrets=secrets,
     )
 
 
@@ -261,6 +280,7 @@ def _services(
     models: Models,
     tools: Tools,
     webhooks: Webhooks,
+    credentials: Credentials,
     told: Telling,
     *,
     home: UUID,
@@ -292,6 +312,7 @@ def _services(
         tools=tools,
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
+        credentials=credentials,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -301,7 +322,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

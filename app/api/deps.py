@@ -14,6 +14,7 @@ from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
 from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models
@@ -50,6 +51,7 @@ class Services:
     tools: Tools
     webhooks: Webhooks
     approvals: Approvals
+    credentials: Credentials
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-ENV: Final = "env:"
-"""A header's value that begins so names a variable of the server, whose value is sent."""
-
 CONNECT_MS: Final = 2_000
 FIRST_BYTE_MS: Final = 10_000
 TOTAL_MS: Final = 30_000
@@ -31,7 +28,7 @@ class HttpSettings:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By name; a value may be a secret, or `env:NAME`."""
+    """By name; a value may be a secret, or `env:NAME`, or `credential:NAME`."""
     connect_ms: int = CONNECT_MS
     """Until the connection is made."""
     first_byte_ms: int = FIRST_BYTE_MS
@@ -58,17 +55,6 @@ class HttpSettings:
                 "total": self.total_ms,
             },
         }
-
-    def variables(self) -> dict[str, str]:
-        """The variables that headers name, by header."""
-        return {
-            name: value.removeprefix(ENV) for name, value in self.headers.items() if names_variable(value)
-        }
-
-
-def names_variable(value: str) -> bool:
-    """Whether a header's value is the name of a variable."""
-    return value.startswith(ENV)
 
 
 def header_faults(names: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from app.core.access import Principal
@@ -15,6 +15,7 @@ from app.ports.catalog import Once
 from app.ports.tool import StoredTool, ToolSpec, ToolStore
 from app.services.memory import Memory
 from app.services.models import REMEMBERED_MS, AddressRule
+from app.services.named_secrets import NamedSecrets
 
 
 class Tools:
@@ -30,13 +31,13 @@ class Tools:
         *,
         python: Mapping[str, ToolSpec],
         addresses: AddressRule,
-        exposed: Collection[str],
+        secrets: NamedSecrets,
     ) -> None:
-        """`exposed` are the variables whose values may be sent as headers."""
+        """`secrets` knows what headers may name."""
         self._store = store
         self._python = python
         self._addresses = addresses
-        self._exposed = exposed
+        self._secrets = secrets
         self._known: Memory[UUID, Mapping[str, ToolSpec]] = Memory(clock, REMEMBERED_MS, most=1_000)
 
     # On the hot path
@@ -69,15 +70,15 @@ class Tools:
         return stored
 
     async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
-        """Register a tool. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register a tool. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ToolSpec) -> tuple[StoredTool, bool]:
-        """Register or replace a tool; whether it is new. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register or replace a tool; whether it is new. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -92,11 +93,14 @@ class Tools:
             raise
         self._known.forget_all()
 
-    def _check(self, spec: ToolSpec) -> None:
+    async def _check(self, project_id: UUID, spec: ToolSpec) -> None:
         if spec.name in self._python:
             raise _read_only(spec.name)
         compile_schema(spec.parameters, at="/parameters")
-        if faults := [*_argument_faults(spec), *self._http_faults(HttpSettings.of(spec.settings))]:
+        http = HttpSettings.of(spec.settings)
+        faults = [*_argument_faults(spec), *self._http_faults(http)]
+        faults += await self._secrets.header_faults(project_id, http.headers, "http", "headers")
+        if faults:
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
 
@@ -105,10 +109,6 @@ class Tools:
             yield FieldError("/http/url", fault, "address_not_allowed")
         for name, fault in header_faults(http.headers).items():
             yield FieldError(pointer("http", "headers", name), fault)
-        for name, variable in http.variables().items():
-            if variable not in self._exposed:
-                words = "the operator has not listed the variable in BRANCHLINE_EXPOSED_ENV"
-                yield FieldError(pointer("http", "headers", name), words, "not_exposed")
 
 
 def _argument_faults(spec: ToolSpec) -> Iterator[FieldError]:

@@ -19,6 +19,7 @@ from app.core import json_text
 from app.core.action.jsonable import output_of
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolRunner, ToolSpec
+from tests.support.credentials import FakeCredentials
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +115,7 @@ async def over_http(subject: Subject) -> AsyncIterator[Stage]:
     listening = web.ServerRunner(server, shutdown_timeout=0.1)
     await listening.setup()
     await web.TCPSite(listening, "127.0.0.1", 0).start()
-    runner = HttpTools(lambda host, address: True, {})
+    runner = HttpTools(lambda host, address: True, {}, FakeCredentials())
     try:
         yield HttpStage(subject, runner, f"http://127.0.0.1:{listening.addresses[0][1]}/")
     finally:

@@ -19,6 +19,7 @@ from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.credentials import PostgresCredentials
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.migrate import migrate
@@ -27,17 +28,21 @@ from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks
+from app.adapters.sealing import AesGcmVault
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
+from app.ports.sealing import Vault
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import AddressRule, Models, OperatorModels
+from app.services.named_secrets import NamedSecrets
 from app.services.projects import Projects
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
@@ -46,6 +51,7 @@ from tests.support.postgres import PostgresServer
 
 BASE = "http://localhost:8000"
 BOOTSTRAP_KEY = "bootstrap-key-of-the-tests"
+SEALING_KEYS = {"first": bytes(range(32))}
 ADD = ToolSpec("add", "python", "Add two numbers.", {"type": "object", "properties": {}})
 
 
@@ -123,6 +129,7 @@ async def serving(
     addresses: AddressRule | None = None,
     exposed: Mapping[str, str | None] | None = None,
     readiness: Mapping[str, Any] | None = None,
+    vault: Vault | None = None,
 ) -> AsyncIterator[Api]:
     """A server over the database, for the length of the block; in production mode unless `edge` says so."""
     edge = edge or Edge()
@@ -135,20 +142,23 @@ async def serving(
     operator_models = OperatorModels()
     operator_models.add("local", ModelEndpoint("local", "scripted", "tiny", "http://127.0.0.1:1"))
     exposed = {"MODEL_KEY": "the value of the variable"} if exposed is None else exposed
+    vault = vault or AesGcmVault(SEALING_KEYS)
+    credentials = Credentials(PostgresCredentials(database, ids, vault), clock)
+    secrets = NamedSecrets(exposed, credentials)
     models = Models(
-        PostgresModels(database, ids),
+        PostgresModels(database, ids, vault),
         clock,
         providers={name: NamedProvider(name) for name in ("scripted", "openai")},
         operator=operator_models,
         addresses=addresses or AddressRule(),
-        exposed=exposed,
+        secrets=secrets,
     )
     tools = Tools(
-        PostgresTools(database, ids),
+        PostgresTools(database, ids, vault),
         clock,
         python={ADD.name: ADD},
         addresses=addresses or AddressRule(),
-        exposed=exposed,
+        secrets=secrets,
     )
     services = Services(
         ids=ids,
@@ -163,8 +173,9 @@ async def serving(
         branches=Branches(PostgresBranches(database, ids), models, tools),
         models=models,
         tools=tools,
-        webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
+        webhooks=Webhooks(PostgresWebhooks(database, ids, vault), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
+        credentials=credentials,
         choices=Choices(Cel(), {}, addresses or AddressRule()),
         edge=edge,
         readiness=readiness or {},
@@ -180,7 +191,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     return build_app(services).openapi()
 
 

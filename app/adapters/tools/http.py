@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
+from uuid import UUID
 
 import httpcore
 import httpx
@@ -20,8 +21,11 @@ from app.adapters.tools.http_answers import (
     output_in,
     too_large,
 )
+from app.core.errors import AppError, CredentialUnreadable
+from app.core.header_values import credentials_in, sealed_in, variables_in
 from app.core.http_tool import HttpSettings
 from app.core.json_text import dumps
+from app.ports.credentials import Credentials
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
 HTTP_KIND: Final = "http"
@@ -60,13 +64,19 @@ class HttpTools:
     kind = HTTP_KIND
 
     def __init__(
-        self, may_reach: MayReach, exposed: Mapping[str, str | None], *, tls: ssl.SSLContext | None = None
+        self,
+        may_reach: MayReach,
+        exposed: Mapping[str, str | None],
+        credentials: Credentials,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`exposed` are the variables that headers may name, None for those without a value.
 
         Close it with `aclose()`.
         """
         self._exposed = exposed
+        self._credentials = credentials
         # Without a limit: how many calls run at once is decided by whoever makes them, and a slow tool of one
         # project must not keep those of another waiting.
         self._pool = httpcore.AsyncConnectionPool(
@@ -87,7 +97,7 @@ class HttpTools:
         A cancelled call closes its connection.
         """
         http = HttpSettings.of(spec.settings)
-        chosen = self._chosen(http)
+        chosen = await self._chosen(http, invocation.project_id)
         headers = {**_HEADERS, **chosen, "idempotency-key": str(invocation.call_id)}
         try:
             async with asyncio.timeout(http.total_ms / 1000):
@@ -97,11 +107,18 @@ class HttpTools:
             raise ToolFailure(TIMEOUT, words) from None
         return output_in(answer, hidden=_secrets(chosen))
 
-    def _chosen(self, http: HttpSettings) -> dict[str, str]:
+    async def _chosen(self, http: HttpSettings, project_id: UUID) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""
-        named = http.variables()
         found = dict(http.headers)
-        for header, variable in named.items():
+        for header in sealed_in(found):
+            words = f"the stored value of {header!r} does not open with the operator's keys; register it anew"
+            raise ToolFailure(CredentialUnreadable.code.upper(), words, retryable=False)
+        for header, name in credentials_in(http.headers).items():
+            try:
+                found[header] = await self._credentials.secret(project_id, name)
+            except AppError as fault:
+                raise ToolFailure(fault.code.upper(), fault.detail, retryable=fault.retryable) from None
+        for header, variable in variables_in(http.headers).items():
             value = (self._exposed.get(variable) or "").strip()
             if not value or not (value.isascii() and value.isprintable()):
                 words = f"the variable {variable!r} for {header!r} has no value here that can be sent"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import ConfigDict, Field
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import EmptyForNow, NotOffered, View
+from app.core.header_values import shown
 from app.core.operate.lifecycle import LifecycleBody
 from app.ports.catalog import ModelSpec, StoredModel
 
@@ -41,8 +43,15 @@ class PutModel(Body):
         None,
         description="The variable of the server that holds the key; the operator lists which may be used.",
     )
+    credential: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="The credential of the project that holds the key, in place of `api_key_env`."
+    )
     api_key: NotOffered = None
-    options: dict[str, Any] = Field(default_factory=dict, description="The provider's own.")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The provider's own. A value of its `headers` may be `env:NAME`, for a variable that the "
+        "operator lists, or `credential:NAME`.",
+    )
     lifecycle: LifecycleBody | None = Field(None, description="For runs on this model.")
     limits: EmptyForNow = Field(default_factory=dict)
 
@@ -56,6 +65,7 @@ class PutModel(Body):
             api_key_env=self.api_key_env,
             options=self.options,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
+            credential=self.credential,
         )
 
 
@@ -83,6 +93,7 @@ class ModelView(View):
                     "object": "model",
                     "name": "small",
                     **_SAID,
+                    "credential": None,
                     "limits": {},
                     "lifecycle": None,
                     "source": "project",
@@ -99,7 +110,10 @@ class ModelView(View):
     model: str
     base_url: str | None
     api_key_env: str | None
-    options: dict[str, Any]
+    credential: str | None
+    options: dict[str, Any] = Field(
+        description="The provider's own; the value of a header is null unless it only names its secret."
+    )
     limits: dict[str, Any]
     lifecycle: dict[str, Any] | None
     source: Literal["project", "operator"] = Field(
@@ -117,6 +131,12 @@ class ModelList(View):
     next: None
 
 
+def options_shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without the secrets that may be among their headers."""
+    headers = options.get("headers")
+    return {**options, "headers": shown(headers)} if isinstance(headers, dict) else dict(options)
+
+
 def model_view(model: StoredModel) -> dict[str, Any]:
     """A model as `ModelView` says."""
     spec = model.spec
@@ -127,7 +147,8 @@ def model_view(model: StoredModel) -> dict[str, Any]:
         "model": spec.model,
         "base_url": spec.base_url,
         "api_key_env": spec.api_key_env,
-        "options": exact(spec.options),
+        "credential": spec.credential,
+        "options": exact(options_shown(spec.options)),
         "limits": {},
         "lifecycle": exact(spec.lifecycle),
         "source": "operator" if model.id is None else "project",

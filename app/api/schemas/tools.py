@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
-from app.core.http_tool import CONNECT_MS, FIRST_BYTE_MS, MOST_MS, TOTAL_MS, HttpSettings, names_variable
+from app.core.header_values import shown
+from app.core.http_tool import CONNECT_MS, FIRST_BYTE_MS, MOST_MS, TOTAL_MS, HttpSettings
 from app.ports.tool import StoredTool, ToolSpec
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
@@ -65,7 +66,7 @@ class HttpBody(Body):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] = Field(
         default_factory=dict,
         description="Sent with each call. `env:NAME` sends the value of a variable of the server; the "
-        "operator lists which may be used.",
+        "operator lists which may be used. `credential:NAME` sends the secret of a credential.",
     )
     timeout_ms: TimeoutBody = TimeoutBody()
 
@@ -123,7 +124,7 @@ class HttpSeen(View):
 
     url: str
     headers: dict[str, str | None] = Field(
-        description="By name. Variables are shown as `env:NAME`; a value that was written out is null."
+        description="By name, as `env:NAME` or `credential:NAME`; a value that was written out is null."
     )
     timeout_ms: dict[str, int]
 
@@ -177,5 +178,4 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
 
 
 def _http_view(http: HttpSettings) -> dict[str, Any]:
-    shown = {name: value if names_variable(value) else None for name, value in http.headers.items()}
-    return {**http.settings(), "headers": shown}
+    return {**http.settings(), "headers": shown(http.headers)}

@@ -16,6 +16,7 @@ from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.db.webhooks import forget_deliveries
+from app.adapters.sealing import AesGcmVault
 from app.core.events.run import RunQueued, RunStarted
 from app.core.webhooks import Answer
 from app.ports.storage import NewRun, RunRecord
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.anyio
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 PROJECT, OTHER = UUID(int=1), UUID(int=2)
 MANY = 100
+VAULT = AesGcmVault({"first": bytes(32)})
 
 
 @dataclass
@@ -42,7 +44,7 @@ class World:
 
     def another(self, lease_s: float = 60) -> PostgresOutbox:
         """The outbox of another process."""
-        return PostgresOutbox(driver_arguments(self.url), lease_s=lease_s)
+        return PostgresOutbox(driver_arguments(self.url), VAULT, lease_s=lease_s)
 
     async def endpoint(self, project: UUID = PROJECT, **more: Any) -> UUID:
         """An endpoint."""
@@ -99,7 +101,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     for project in (PROJECT, OTHER):
         await connection.execute("INSERT INTO projects (id, name) VALUES ($1, $2)", project, str(project))
     store = PostgresRuns(arguments, owner=UUID(int=7), lease_ms=60_000, clock=FakeClock())
-    outbox = PostgresOutbox(arguments, lease_s=60)
+    outbox = PostgresOutbox(arguments, VAULT, lease_s=60)
     yield World(database_url, connection, store, outbox, ids)
     await outbox.close()
     await store.close()

@@ -16,6 +16,7 @@ from app.adapters.tools.http_answers import MAX_BYTES
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 from app.services.models import AddressRule
+from tests.support.credentials import FakeCredentials
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
@@ -39,8 +40,9 @@ def gives(body: bytes, status: int = 200, **more: Any) -> Attempt:
 async def tools(
     may_reach: Callable[[str, str], bool] = lambda host, address: True,
     exposed: Mapping[str, str | None] | None = None,
+    credentials: Mapping[str, str] | None = None,
 ) -> AsyncIterator[HttpTools]:
-    made = HttpTools(may_reach, exposed or {})
+    made = HttpTools(may_reach, exposed or {}, FakeCredentials(credentials or {}))
     yield made
     await made.aclose()
 

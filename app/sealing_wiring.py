@@ -1,0 +1,35 @@
+"""Put together what seals secrets, from the keys that the operator has set."""
+
+from __future__ import annotations
+
+from app.adapters.sealing import AesGcmVault, BadKey, keys_in
+from app.adapters.secret_file import lines_of, sealing_keys_in
+from app.settings import PREFIX, BadSettings, Settings
+
+
+def vault_of(settings: Settings, *, make: bool = False) -> AesGcmVault:
+    """The vault with the keys of the settings, else with those kept in the data directory.
+
+    `make` says whether a key is made there when there is none, as in development. Raises BadSettings.
+    """
+    try:
+        return AesGcmVault(keys_in(_lines(settings, make=make)))
+    except BadKey as bad:
+        raise BadSettings(f"sealing keys: {bad}") from None
+
+
+def _lines(settings: Settings, *, make: bool) -> list[str]:
+    file = settings.sealing_key_file
+    if settings.sealing_keys:
+        if file is not None:
+            raise BadSettings(f"set {PREFIX}SEALING_KEYS or {PREFIX}SEALING_KEY_FILE, not both")
+        return [key.get_secret_value() for key in settings.sealing_keys]
+    if file is None:
+        return sealing_keys_in(settings.data_dir, make=make)
+    try:
+        lines = lines_of(file.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSettings(f"sealing_key_file: {file} cannot be read ({type(error).__name__})") from None
+    if not lines:
+        raise BadSettings(f"sealing_key_file: there is no key in {file}")
+    return lines
