@@ -1,10 +1,22 @@
-"""Put together what seals secrets, from the keys that the operator has set."""
+"""Put together what seals secrets, from the keys that the operator has set, and look after what is sealed."""
 
 from __future__ import annotations
 
+import asyncio
+
+import structlog
+
+from app.adapters.db.resealing import inspect, reseal
+from app.adapters.db.session import Database
 from app.adapters.sealing import AesGcmVault, BadKey, keys_in
 from app.adapters.secret_file import lines_of, sealing_keys_in
 from app.settings import PREFIX, BadSettings, Settings
+
+PLAIN_AFTER_S = 3600.0
+"""How long after the start secrets are sealed that an earlier version stored as they were: when an upgrade is
+over, during which processes of that version run beside this one, and could not read them."""
+
+log = structlog.get_logger("sealing")
 
 
 def vault_of(settings: Settings, *, make: bool = False) -> AesGcmVault:
@@ -33,3 +45,19 @@ def _lines(settings: Settings, *, make: bool) -> list[str]:
     if not lines:
         raise BadSettings(f"sealing_key_file: there is no key in {file}")
     return lines
+
+
+async def keep_sealed(database: Database, vault: AesGcmVault) -> None:
+    """Say in the log which secrets cannot be used, and after a while seal those that are not."""
+    found = await inspect(database, vault, only_stale=True)
+    if found.unreadable:
+        log.warning(
+            "stored secrets do not open with the configured sealing keys; what uses them will fail",
+            secrets=found.unreadable,
+            keys=list(vault.key_ids),
+        )
+    if not vault.key_ids or not found.stale:
+        return
+    await asyncio.sleep(PLAIN_AFTER_S)
+    if sealed := (await reseal(database, vault, only_plain=True)).sealed:
+        log.info("secrets were sealed that had been stored as they were", secrets=sealed)

@@ -55,7 +55,7 @@ from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
 from app.ports.sealing import Vault
 from app.run_wiring import Machinery, machinery
-from app.sealing_wiring import vault_of
+from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
@@ -234,6 +234,7 @@ async def application(
             settings.wait_default_s,
             settings.wait_max_s,
         )
+        await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
 
