@@ -15,12 +15,11 @@ import orjson
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError
 from app.core import json_text
 from app.core.faults import Fault, FaultKind
+from app.core.masking import Mask
 
 MESSAGE_CHARS: Final = 2_000
 EXCERPT_CHARS: Final = 200
 DETAIL_CHARS: Final = 16_000
-
-_MASK: Final = "[redacted]"
 
 _CONNECTION: Final[tuple[tuple[type[httpx.HTTPError], FaultKind, str, str], ...]] = (
     (TlsError, FaultKind.TLS, "tls_error", "the TLS handshake failed; check base_url and the certificate"),
@@ -134,19 +133,11 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
 
 
 def without_secrets(fault: Fault, secrets: Iterable[str]) -> Fault:
-    """The same fault with every occurrence of a secret masked; servers like to quote a bad key."""
-    known = [secret for secret in secrets if secret]
+    """The same fault with every occurrence of a secret masked; servers like to quote a bad key.
 
-    def mask(value: Any) -> Any:
-        if isinstance(value, str):
-            for secret in known:
-                value = value.replace(secret, _MASK)
-        elif isinstance(value, dict):
-            value = {mask(key): mask(item) for key, item in value.items()}
-        elif isinstance(value, list):
-            value = [mask(item) for item in value]
-        return value
-
+    A word of a secret's scheme in front of it, such as `Bearer`, may be missing where it is quoted.
+    """
+    mask = Mask(part for secret in secrets for part in (secret, secret.rpartition(" ")[2])).all
     return Fault(
         fault.kind,
         mask(fault.message),

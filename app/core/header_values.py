@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from app.core.sealing import is_sealed
 
 ENV: Final = "env:"
 """A header's value that begins so names a variable of the server, whose value is sent."""
+
+_SECRET_NAMES: Final = re.compile(r"auth|cookie|key|token|secret|passw", re.IGNORECASE)
 
 
 def names_variable(value: str) -> bool:
@@ -36,6 +39,13 @@ def credentials_in(headers: Mapping[str, str]) -> dict[str, str]:
 def sealed_in(headers: Mapping[str, str]) -> list[str]:
     """The headers whose stored value could not be opened; no client may give such a value."""
     return [name for name, value in headers.items() if is_sealed(value)]
+
+
+def is_secret(name: str, headers: Mapping[str, str]) -> bool:
+    """Whether a header's value is a secret for sure: by its name, or because it is only named."""
+    if _SECRET_NAMES.search(name):
+        return True
+    return any(names_something(value) for header, value in headers.items() if header.lower() == name.lower())
 
 
 def shown(headers: Mapping[str, Any]) -> dict[str, str | None]:

@@ -22,7 +22,7 @@ from app.adapters.tools.http_answers import (
     too_large,
 )
 from app.core.errors import AppError, CredentialUnreadable
-from app.core.header_values import credentials_in, sealed_in, variables_in
+from app.core.header_values import credentials_in, is_secret, sealed_in, variables_in
 from app.core.http_tool import HttpSettings
 from app.core.json_text import dumps
 from app.ports.credentials import Credentials
@@ -105,7 +105,8 @@ class HttpTools:
         except TimeoutError:
             words = f"the answer did not end within {http.total_ms} ms; {_UNKNOWN}"
             raise ToolFailure(TIMEOUT, words) from None
-        return output_in(answer, hidden=_secrets(chosen))
+        sure = {name: value for name, value in chosen.items() if is_secret(name, http.headers)}
+        return output_in(answer, hidden=_secrets(chosen), never=_secrets(sure))
 
     async def _chosen(self, http: HttpSettings, project_id: UUID) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""

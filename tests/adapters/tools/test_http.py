@@ -123,7 +123,7 @@ async def test_a_tool_that_repeats_its_secret_does_not_tell_it_to_others(status:
     attempt = gives(body % SECRET.encode(), status)
     async with ModelServer({"": [attempt]}) as server, tools(exposed={"T": f"Bearer {SECRET}"}) as runner:
         told = await failure(runner, server.base_url, headers={"Authorization": "env:T"})
-    assert "no such: ***" in told.message
+    assert "no such: [redacted]" in told.message
 
 
 @pytest.mark.parametrize(
