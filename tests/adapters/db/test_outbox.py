@@ -15,7 +15,7 @@ import pytest
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
-from app.adapters.db.webhooks import forget_deliveries
+from app.adapters.db.webhooks import forget_deliveries, secret_place
 from app.adapters.sealing import AesGcmVault
 from app.core.events.run import RunQueued, RunStarted
 from app.core.webhooks import Answer
@@ -265,3 +265,26 @@ async def test_deliveries_go_with_their_runs(world: World) -> None:
     await world.run(branch)
     await world.connection.execute("DELETE FROM branches WHERE id = $1", branch)
     assert await world.owed() == set()
+
+
+async def test_secrets_are_opened_and_those_that_do_not_open_left_out(
+    world: World,
+) -> None:
+    ids = {name: world.ids.new() for name in ("sealed", "plain", "foreign", "half")}
+    here = {name: VAULT.seal(secret_place(id), f"whsec_{name}") for name, id in ids.items()}
+    foreign = AesGcmVault({"other": bytes(32)})
+    theirs = {name: foreign.seal(secret_place(id), "whsec_x") for name, id in ids.items()}
+    later = {"previous_until": datetime(2100, 1, 1, tzinfo=UTC)}
+    await world.endpoint(id=ids["sealed"], secret=here["sealed"], previous_secret="whsec_before", **later)
+    await world.endpoint(id=ids["plain"], secret="whsec_plain")
+    await world.endpoint(id=ids["foreign"], secret=theirs["foreign"])
+    await world.endpoint(id=ids["half"], secret=here["half"], previous_secret=theirs["half"], **later)
+    await world.run()
+    found = {due.endpoint_id: due for due in await claimed(world.outbox)}
+    assert {name: found[id].secrets for name, id in ids.items()} == {
+        "sealed": ["whsec_sealed", "whsec_before"],
+        "plain": ["whsec_plain"],
+        "foreign": [],
+        "half": ["whsec_half"],
+    }
+    assert "whsec" not in repr(found)

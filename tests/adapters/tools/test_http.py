@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -116,6 +117,26 @@ async def test_a_variable_that_cannot_be_sent_is_named_and_its_value_is_not(valu
         False,
         True,
     )
+
+
+async def test_a_credential_is_sent_as_a_header_and_told_in_no_output() -> None:
+    said = {"you": SECRET, "in": [f"x{SECRET}"], "team": "lamps-and-shades"}
+    attempt = gives(json.dumps(said).encode())
+    headers = {"X-Stored": "credential:c", "X-Team": "lamps-and-shades"}
+    async with ModelServer({"": [attempt]}) as server, tools(credentials={"c": SECRET}) as runner:
+        told = await post(runner, server.base_url, headers=headers)
+    assert server.requests[0].headers["x-stored"] == SECRET
+    assert told == {"you": "[redacted]", "in": ["x[redacted]"], "team": "lamps-and-shades"}
+
+
+async def test_a_credential_that_is_gone_and_one_that_does_not_open_fail_the_call() -> None:
+    async with ModelServer({"": [gives(b"1")]}) as server, tools() as runner:
+        gone = await failure(runner, server.base_url, headers={"X": "credential:c"})
+        sealed = await failure(runner, server.base_url, headers={"X": "sealed:1:k:AAAA"})
+        assert server.connections == 0
+    assert (gone.type, gone.retryable) == ("UNKNOWN_CREDENTIAL", False)
+    assert (sealed.type, sealed.retryable) == ("CREDENTIAL_UNREADABLE", False)
+    assert "AAAA" not in sealed.message
 
 
 @pytest.mark.parametrize(("status", "body"), [(401, b'{"error": "no such: %s"}'), (200, b"no such: %s")])
