@@ -274,7 +274,7 @@ async def test_secrets_are_opened_and_those_that_do_not_open_left_out(
     here = {name: VAULT.seal(secret_place(id), f"whsec_{name}") for name, id in ids.items()}
     foreign = AesGcmVault({"other": bytes(32)})
     theirs = {name: foreign.seal(secret_place(id), "whsec_x") for name, id in ids.items()}
-    later = {"previous_until": datetime(2100, 1, 1, tzinfo=UTC)}
+    later: dict[str, Any] = {"previous_until": datetime(2100, 1, 1, tzinfo=UTC)}
     await world.endpoint(id=ids["sealed"], secret=here["sealed"], previous_secret="whsec_before", **later)
     await world.endpoint(id=ids["plain"], secret="whsec_plain")
     await world.endpoint(id=ids["foreign"], secret=theirs["foreign"])
