@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,15 +21,18 @@ class Mask:
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets if secret for form in _forms(secret)}
         self._whole = sorted(forms, key=len, reverse=True)
-        self._pieces = {form[at : at + PIECE] for form in forms for at in range(len(form) - PIECE + 1)}
 
-    def hides(self, text: str) -> bool:
-        """Whether one of the secrets stands in the text as a whole."""
-        return any(form in text for form in self._whole)
+    @cached_property
+    def _pieces(self) -> set[str]:
+        forms = self._whole
+        return {form[at : at + PIECE] for form in forms for at in range(len(form) - PIECE + 1)}
 
     def whole(self, value: Any) -> Any:
         """A JSON value with the secrets hidden that stand in its texts as a whole."""
-        return _each_text(value, self._without_whole)
+        text = dumps(value).decode()
+        # Looking through one text is a small part of looking through all of its texts.
+        found = any(form in text for form in self._whole)
+        return _each_text(value, self._without_whole) if found else value
 
     def all(self, value: Any) -> Any:
         """A JSON value with the secrets hidden in its texts, and what seems to be a piece of one."""
@@ -75,7 +79,9 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
 def _forms(secret: str) -> Iterator[str]:
     """How a secret may be written."""
     yield secret
-    yield dumps(secret).decode()[1:-1]
+    escaped = dumps(secret).decode()[1:-1]
+    yield escaped
+    yield escaped.replace("/", "\\/")
     yield quote(secret, safe="")
     yield quote(secret)
     raw = secret.encode("utf-8", "replace")

@@ -19,6 +19,7 @@ SECRETS = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=P
 FORMS: list[Callable[[str], str]] = [
     str,
     lambda secret: json.dumps(secret)[1:-1],
+    lambda secret: json.dumps(secret)[1:-1].replace("/", "\\/"),
     lambda secret: quote(secret, safe=""),
     lambda secret: base64.b64encode(secret.encode()).decode(),
     lambda secret: base64.urlsafe_b64encode(f"user:{secret}".encode()).decode(),
@@ -58,9 +59,8 @@ def test_values_are_walked_and_the_rest_stays() -> None:
 
 def test_only_what_is_there_as_a_whole_counts_for_outputs() -> None:
     mask = Mask([SECRET])
-    assert mask.hides(f"x{SECRET}x")
-    assert not mask.hides(SECRET[:-1])
-    assert mask.whole(SECRET[:-1]) == SECRET[:-1]
+    assert mask.whole([f"x{SECRET}x", {"a": SECRET}]) == [f"x{MASK}x", {"a": MASK}]
+    assert mask.whole({SECRET[:-1]: 1.5}) == {SECRET[:-1]: 1.5}
 
 
 @pytest.mark.parametrize("short", ["abcde", "secret"])

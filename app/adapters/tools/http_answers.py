@@ -64,9 +64,7 @@ def output_in(answer: Answer, *, hidden: Collection[str] = (), never: Collection
         return None
     try:
         value = _value(answer)
-        if never and (mask := Mask(never)).hides(_text(answer)):
-            return mask.whole(value)
-        return value
+        return Mask(never).whole(value) if never else value
     except json_text.NotJson as error:
         begins = _shown(_text(answer), EXCERPT, hidden)
         words = f"HTTP {status}, but the body is no JSON ({error}): {begins}"
