@@ -133,11 +133,8 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
 
 
 def without_secrets(fault: Fault, secrets: Iterable[str]) -> Fault:
-    """The same fault with every occurrence of a secret masked; servers like to quote a bad key.
-
-    A word of a secret's scheme in front of it, such as `Bearer`, may be missing where it is quoted.
-    """
-    mask = Mask(part for secret in secrets for part in (secret, secret.rpartition(" ")[2])).all
+    """The same fault with every occurrence of a secret masked; servers like to quote a bad key."""
+    mask = Mask(secrets).all
     return Fault(
         fault.kind,
         mask(fault.message),
