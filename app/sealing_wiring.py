@@ -47,8 +47,10 @@ def _lines(settings: Settings, *, make: bool) -> list[str]:
     return lines
 
 
-async def keep_sealed(database: Database, vault: AesGcmVault) -> None:
-    """Say in the log which secrets cannot be used, and after a while seal those that are not."""
+async def keep_sealed(
+    database: Database, vault: AesGcmVault, *, plain_after_s: float = PLAIN_AFTER_S
+) -> None:
+    """Say in the log which secrets cannot be used, and after a while seal those that are not sealed."""
     found = await inspect(database, vault, only_stale=True)
     if found.unreadable:
         log.warning(
@@ -58,6 +60,6 @@ async def keep_sealed(database: Database, vault: AesGcmVault) -> None:
         )
     if not vault.key_ids or not found.stale:
         return
-    await asyncio.sleep(PLAIN_AFTER_S)
+    await asyncio.sleep(plain_after_s)
     if sealed := (await reseal(database, vault, only_plain=True)).sealed:
         log.info("secrets were sealed that had been stored as they were", secrets=sealed)

@@ -10,6 +10,7 @@ import pytest
 from app.adapters.db.resealing import BATCH, Found, inspect, reseal
 from app.adapters.sealing import AesGcmVault
 from app.core.sealing import stored_under
+from app.sealing_wiring import keep_sealed
 from tests.support.api import SEALING_KEYS, Api, serving
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +127,13 @@ async def test_a_service_writes_meanwhile_and_nothing_is_lost(api: Api) -> None:
     assert await inspect(api.database, NEW) == Found(fine=len(names))
     for row in await api.rows("SELECT id, name, secret FROM credentials"):
         assert row["secret"].startswith(stored_under("second"))
+
+
+async def test_some_time_after_a_start_what_was_stored_as_it_is_gets_sealed(api: Api) -> None:
+    await furnished(api)
+    await api.rows("UPDATE webhook_endpoints SET secret = :secret", secret=WHSEC)
+    await keep_sealed(api.database, AesGcmVault({}), plain_after_s=0)
+    assert WHSEC in await stored(api)
+    await keep_sealed(api.database, BOTH, plain_after_s=0)
+    assert await inspect(api.database, OLD) == Found(fine=4, unreadable=1)
+    assert await inspect(api.database, BOTH) == Found(fine=1, stale=4)

@@ -18,7 +18,7 @@ from tests.support.echo import EchoServer
 from tests.support.polling import until_true
 from tests.support.service import Service, running
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 STORED = 'st-9q/Wz+"Kd7=Lm2xVb8^Rt5Yp3'
 AFTER = 'af-Gh4/Nc+"Sj6=Qw1eZu9^Ox8Il0'
