@@ -16,6 +16,7 @@ from app.adapters.handlers.python import PythonHandlers
 from app.adapters.run_figures import RunFigures
 from app.adapters.webhook_client import WebhookClient
 from app.ports.ambient import Clock, IdSource
+from app.ports.sealing import Vault
 from app.services.background import background
 from app.services.courier import Courier
 from app.services.recorder import Listener
@@ -60,12 +61,14 @@ async def telling(
     clock: Clock,
     ids: IdSource,
     network: CheckedNetwork,
+    vault: Vault,
 ) -> AsyncIterator[Telling]:
     """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends."""
     handlers = PythonHandlers(found, timeout_s=settings.handler_timeout_s)
     arguments = driver_arguments(database_url)
     async with AsyncExitStack() as stack:
-        outbox = PostgresOutbox(arguments, lease_s=max(2 * settings.webhook_timeout_s, LEAST_LEASE_S))
+        lease_s = max(2 * settings.webhook_timeout_s, LEAST_LEASE_S)
+        outbox = PostgresOutbox(arguments, vault, lease_s=lease_s)
         stack.push_async_callback(outbox.close)
         # On connections of its own: whoever accepts and executes runs must not wait for readers of old logs.
         store = PostgresRuns(arguments, owner=ids.new(), lease_ms=settings.lease_ms, clock=clock)

@@ -51,6 +51,7 @@ def _split(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """In the environment a list is separated by commas."""
+SecretWords = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
 Numbers = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -129,8 +130,12 @@ class Settings(BaseSettings):
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
+    sealing_keys: SecretWords = ()
+    """Keys that seal stored secrets, each `id:base64` of 32 bytes: the first one seals, every one opens."""
+    sealing_key_file: Path | None = None
+    """A file with one such key on each line, in place of them; in development one is made by itself."""
     exposed_env: Words = ()
-    """Variables whose values may be used as keys of models, headers of tools, and secrets to sign with."""
+    """Variables whose values may be keys of models, headers of models and tools, and secrets to sign with."""
     allowed_hosts: Words = ()
     """Private names and networks that models, tools, gates, hooks, webhooks and images may lead to."""
     cors_origins: Words = ()

@@ -27,6 +27,7 @@ from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
+from app.adapters.db.credentials import PostgresCredentials
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
@@ -58,16 +59,20 @@ from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
+from app.ports.sealing import Vault
 from app.run_wiring import Machinery, machinery
+from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
 from app.services.branches import Branches
 from app.services.capacity import Capacity
 from app.services.client_calls import ClientCalls
+from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models, OperatorModels
+from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
 from app.services.projects import Projects
 from app.services.recorder import Recorder
@@ -179,26 +184,31 @@ async def application(
         commands = await stack.enter_async_context(_commands(settings))
         capacity = Capacity(on.clock)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
-        signer = Signer(on.clock, on.ids, exposed)
+        vault = vault_of(settings, make=development)
+        credentials = Credentials(PostgresCredentials(on.database, on.ids, vault), on.clock)
+        secrets = NamedSecrets(exposed, credentials)
+        signer = Signer(on.clock, on.ids, exposed, credentials)
         choices = Choices(expressions, guardrails.rules, addresses, exposed)
         outbound = Outbound(network, timeout_s=GATE_TIMEOUT_S)
         stack.push_async_callback(outbound.aclose)
         governor = Governor(expressions, HttpGates(outbound, signer))
         bus = await stack.enter_async_context(hooking(settings, network, signer))
         keys = keys_of(on, settings)
-        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed, capacity)
-        http = HttpTools(network, exposed, signer)
+        models = _models(
+            on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
+        )
+        http = HttpTools(network, exposed, credentials, signer)
         stack.push_async_callback(http.aclose)
         tools = Tools(
-            PostgresTools(on.database, on.ids),
+            PostgresTools(on.database, on.ids, vault),
             on.clock,
             python=python.specs,
             addresses=addresses,
-            exposed=exposed,
+            secrets=secrets,
             most_ms=round(settings.tool_timeout_s * 1000),
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network)
+            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
         )
         made = machinery(
             database_url,
@@ -220,9 +230,19 @@ async def application(
             context=context,
             listeners=told.listeners,
         )
-        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
+        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids, vault), addresses)
         services = _services(
-            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
+            on,
+            settings,
+            made,
+            keys,
+            models,
+            tools,
+            webhooks,
+            credentials,
+            told,
+            home=home.id,
+            development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -235,6 +255,7 @@ async def application(
             settings.wait_default_s,
             settings.wait_max_s,
         )
+        await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
 
@@ -269,19 +290,20 @@ def _models(
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
-    exposed: Mapping[str, str | None],
+    secrets: NamedSecrets,
+    vault: Vault,
     capacity: Capacity,
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
         operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
     return Models(
-        PostgresModels(on.database, on.ids),
+        PostgresModels(on.database, on.ids, vault),
         on.clock,
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed=exposed,
+        secrets=secrets,
         capacity=capacity,
     )
 
@@ -294,6 +316,7 @@ def _services(
     models: Models,
     tools: Tools,
     webhooks: Webhooks,
+    credentials: Credentials,
     told: Telling,
     *,
     home: UUID,
@@ -326,6 +349,7 @@ def _services(
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
+        credentials=credentials,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -335,7 +359,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 9)
+    services = Services(Uuid7Ids(), *(unused,) * 10)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

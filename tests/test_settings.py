@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from app.cli import main
 from app.settings import BadSettings, Settings, check_exposure, in_development, load_settings
 
 Write = Callable[[str], None]
@@ -157,3 +159,17 @@ def test_others_are_served_only_with_keys(
     else:
         with pytest.raises(BadSettings, match=refused):
             check_exposure(settings, has_keys=keys)
+
+
+def test_the_doctor_shows_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = {"X-Key": "hidden-in-a-header", "X-Named": "env:KEY"}
+    models = {"m": {"provider": "openai", "model": "m", "options": {"headers": headers}}}
+    monkeypatch.setenv("BRANCHLINE_MODELS", json.dumps(models))
+    monkeypatch.setenv("BRANCHLINE_SECRET_KEY", "hidden pepper of keys")
+    monkeypatch.setenv("BRANCHLINE_SEALING_KEYS", "a:hidden,b:hidden")
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "hidden" not in shown
+    assert '"X-Named": "env:KEY"' in shown

@@ -58,8 +58,9 @@ class Destination:
 
 
 def secrets_among(credentials: Sequence[str]) -> list[str]:
-    """Those that are long enough to be one."""
-    return [value for value in credentials if len(value) >= SECRET_CHARS]
+    """Those that are long enough to be one, each also without the word of its scheme."""
+    parts = {part for value in credentials for part in (value, value.rpartition(" ")[2])}
+    return sorted(part for part in parts if len(part) >= SECRET_CHARS)
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -15,12 +15,11 @@ import orjson
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError
 from app.core import json_text
 from app.core.faults import Fault, FaultKind
+from app.core.masking import Mask
 
 MESSAGE_CHARS: Final = 2_000
 EXCERPT_CHARS: Final = 200
 DETAIL_CHARS: Final = 16_000
-
-_MASK: Final = "[redacted]"
 
 _CONNECTION: Final[tuple[tuple[type[httpx.HTTPError], FaultKind, str, str], ...]] = (
     (TlsError, FaultKind.TLS, "tls_error", "the TLS handshake failed; check base_url and the certificate"),
@@ -135,28 +134,16 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
 
 def without_secrets(fault: Fault, secrets: Iterable[str]) -> Fault:
     """The same fault with every occurrence of a secret masked; servers like to quote a bad key."""
-    known = [secret for secret in secrets if secret]
+    mask = Mask(secrets).all
     return Fault(
         fault.kind,
-        masked(fault.message, known),
-        type=masked(fault.type, known),
+        mask(fault.message),
+        type=mask(fault.type),
         status=fault.status,
-        provider_code=masked(fault.provider_code, known),
+        provider_code=mask(fault.provider_code),
         retry_after_ms=fault.retry_after_ms,
-        detail=masked(fault.detail, known),
+        detail=mask(fault.detail),
     )
-
-
-def masked(value: Any, secrets: Sequence[str]) -> Any:
-    """The same JSON value with every occurrence of a secret masked; none of them is empty."""
-    if isinstance(value, str):
-        for secret in secrets:
-            value = value.replace(secret, _MASK)
-    elif isinstance(value, dict):
-        value = {masked(key, secrets): masked(item, secrets) for key, item in value.items()}
-    elif isinstance(value, list):
-        value = [masked(item, secrets) for item in value]
-    return value
 
 
 def _error_in(body: bytes) -> Any:

@@ -9,7 +9,8 @@ from app.core import webhooks
 from app.core.errors import AppError
 from app.core.signing import Signing
 from app.ports.ambient import Clock, IdSource
-from app.ports.signing import Credentials, NotSigned
+from app.ports.credentials import Credentials
+from app.ports.signing import NotSigned
 
 
 class Signer:

@@ -15,6 +15,7 @@ from app.ports.ambient import IdSource
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.client_calls import ClientCalls
+from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models
@@ -52,6 +53,7 @@ class Services:
     webhooks: Webhooks
     approvals: Approvals
     client_calls: ClientCalls
+    credentials: Credentials
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

@@ -41,6 +41,7 @@ TAGS = [
     {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
     {"name": "models", "description": "Models that runs can call."},
     {"name": "tools", "description": "Tools that models can call."},
+    {"name": "credentials", "description": "Secrets that models and tools refer to by name."},
     {
         "name": "approvals",
         "description": "Tool calls that wait for a person, and what was decided.",

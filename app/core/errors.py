@@ -99,6 +99,12 @@ class UnknownTool(Invalid):
     code = "unknown_tool"
 
 
+class UnknownCredential(Invalid):
+    """No credential of this name is stored in the project."""
+
+    code = "unknown_credential"
+
+
 class KeyReused(Invalid):
     """An idempotency key came back with another request."""
 
@@ -202,6 +208,12 @@ class ArgumentsDiffer(Conflict):
     code = "arguments_differ"
 
 
+class NoSealingKey(Conflict):
+    """A secret is to be stored, and the operator has set no key to seal it with."""
+
+    code = "no_sealing_key"
+
+
 class PreconditionFailed(AppError):
     """The branch has changed since the version named by If-Match."""
 
@@ -243,3 +255,10 @@ class Unavailable(AppError):
     code = "unavailable"
     category = Category.UNAVAILABLE
     retryable = True
+
+
+class CredentialUnreadable(AppError):
+    """A stored secret does not open with the keys that the operator has set."""
+
+    code = "credential_unreadable"
+    category = Category.UNAVAILABLE

@@ -9,9 +9,6 @@ from typing import Any, Final
 from app.core.lifecycle.delays import Strategy, backoff_ms
 from app.core.signing import Signing
 
-ENV: Final = "env:"
-"""A header's value that begins so names a variable of the server, whose value is sent."""
-
 CONNECT_MS: Final = 2_000
 FIRST_BYTE_MS: Final = 10_000
 TOTAL_MS: Final = 30_000
@@ -40,7 +37,7 @@ class HttpSettings:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By name; a value may be a secret, or `env:NAME`."""
+    """By name; a value may be a secret, or `env:NAME`, or `credential:NAME`."""
     connect_ms: int = CONNECT_MS
     """Until the connection is made."""
     first_byte_ms: int = FIRST_BYTE_MS
@@ -79,12 +76,6 @@ class HttpSettings:
             "signing": None if self.signing is None else self.signing.model_dump(exclude_none=True),
         }
 
-    def variables(self) -> dict[str, str]:
-        """The variables that headers name, by header."""
-        return {
-            name: value.removeprefix(ENV) for name, value in self.headers.items() if names_variable(value)
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Miss:
@@ -117,11 +108,6 @@ def pause_ms(
         draw=draw,
     )
     return max(grown_ms, miss.retry_after_ms)
-
-
-def names_variable(value: str) -> bool:
-    """Whether a header's value is the name of a variable."""
-    return value.startswith(ENV)
 
 
 def header_faults(names: Mapping[str, Any]) -> dict[str, str]:

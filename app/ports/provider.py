@@ -25,7 +25,7 @@ class ModelEndpoint:
     """The name on the wire."""
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The provider's own options, checked by `Provider.check` when the model was stored."""
     id: UUID | None = None
     """Which registered model it is; None for the operator's, whose names are their own."""

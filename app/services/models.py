@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ from app.ports.catalog import ModelSpec, Once, StoredModel
 from app.ports.provider import ModelEndpoint, Provider
 from app.services.capacity import Capacity, Condition
 from app.services.memory import Memory
+from app.services.named_secrets import NamedSecrets
 
 REMEMBERED_MS = 2_000
 """How long a change made through another process may go unnoticed here."""
@@ -29,6 +30,15 @@ class ResolvedModel:
     endpoint: ModelEndpoint
     lifecycle: Mapping[str, Any] | None
     """Lifecycle options of the model's level."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A model that was read, and what it came to with the secrets that it names."""
+
+    stored: StoredModel
+    secrets: Mapping[str, str]
+    resolved: ResolvedModel
 
 
 EndpointSource = ModelEndpoint | Callable[[], ModelEndpoint | None]
@@ -91,51 +101,56 @@ class Models:
         providers: Mapping[str, Provider],
         operator: OperatorModels,
         addresses: AddressRule,
-        exposed: Mapping[str, str | None],
+        secrets: NamedSecrets,
         capacity: Capacity,
     ) -> None:
-        """`exposed` holds the variables that models may name as their key, None for those without a value."""
+        """`secrets` knows the secrets that models may name."""
         self._store = store
         self._providers = providers
         self._operator = operator
         self._addresses = addresses
-        self._exposed = exposed
+        self._secrets = secrets
         self._capacity = capacity
         # None: the project has no model of that name, but the operator may.
-        self._known: Memory[tuple[UUID, str], ResolvedModel | None] = Memory(
-            clock, REMEMBERED_MS, most=10_000
-        )
+        self._known: Memory[tuple[UUID, str], _Known | None] = Memory(clock, REMEMBERED_MS, most=10_000)
 
     # On the hot path
 
     async def resolve(self, project_id: UUID, name: str) -> ResolvedModel:
-        """The model of this name. Raises UnknownModel, Unavailable."""
+        """The model of this name.
 
-        async def search() -> ResolvedModel | None:
+        Raises UnknownModel, Unavailable, and for what it names UnknownCredential, CredentialUnreadable.
+        """
+
+        async def search() -> _Known | None:
             stored = await self._store.find(project_id, name)
-            if stored is None:
-                return None
-            return ResolvedModel(self._endpoint(stored), stored.spec.lifecycle)
+            return None if stored is None else await self._made(project_id, stored)
 
-        found = await self._known.find((project_id, name), search) or self._operator.resolve(name)
+        known = await self._known.find((project_id, name), search)
+        if known is not None:
+            if known.secrets:  # these may have changed while the model has not
+                now = await self._secrets.of(project_id, known.stored.spec)
+                if now != known.secrets:
+                    known.resolved, known.secrets = self._resolved(known.stored, now), now
+            return known.resolved
+        found = self._operator.resolve(name)
         if found is None:
             raise UnknownModel(f"No model {name!r} is registered in this project: POST /v1/models.")
         return found
 
+    async def _made(self, project_id: UUID, stored: StoredModel) -> _Known:
+        secrets = await self._secrets.of(project_id, stored.spec)
+        return _Known(stored, secrets, self._resolved(stored, secrets))
+
+    def _resolved(self, stored: StoredModel, secrets: Mapping[str, str]) -> ResolvedModel:
+        spec = stored.spec
+        limits = None if spec.limits is None else ModelLimits.model_validate(spec.limits)
+        endpoint = replace(self._secrets.endpoint(spec, secrets), id=stored.id, limits=limits)
+        return ResolvedModel(endpoint, spec.lifecycle)
+
     async def exists(self, project_id: UUID, name: str) -> bool:
         """Whether the project has a model of this name."""
         return name in self._operator.specs() or await self._store.find(project_id, name) is not None
-
-    def _endpoint(self, stored: StoredModel) -> ModelEndpoint:
-        spec, key = stored.spec, None
-        if spec.api_key_env is not None:
-            key = self._exposed.get(spec.api_key_env)
-            if not key:
-                raise Unavailable(f"The variable {spec.api_key_env!r} with the model's key is not set here.")
-        limits = None if spec.limits is None else ModelLimits.model_validate(spec.limits)
-        return ModelEndpoint(
-            spec.name, spec.provider, spec.model, spec.base_url, key, spec.options, stored.id, limits
-        )
 
     # As a resource
 
@@ -160,15 +175,15 @@ class Models:
         return StoredModel(spec)
 
     async def create(self, who: Principal, spec: ModelSpec, once: Once | None = None) -> StoredModel:
-        """Register a model. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register a model. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ModelSpec) -> tuple[StoredModel, bool]:
-        """Register or replace a model; whether it is new. Raises Invalid."""
-        self._check(spec)
+        """Register or replace a model; whether it is new. Raises Invalid, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -183,18 +198,17 @@ class Models:
             raise
         self._known.forget_all()
 
-    def _check(self, spec: ModelSpec) -> None:
+    async def _check(self, project_id: UUID, spec: ModelSpec) -> None:
         provider = self._providers.get(spec.provider)
         if provider is None:
             known = ", ".join(sorted(self._providers))
             raise _refusal("/provider", f"no such provider; there are: {known}", "unknown_provider")
         if spec.base_url is not None and (fault := self._addresses.fault(spec.base_url)):
             raise _refusal("/base_url", fault, "address_not_allowed")
-        if spec.api_key_env is not None and spec.api_key_env not in self._exposed:
-            raise _refusal(
-                "/api_key_env", "the operator has not listed it in BRANCHLINE_EXPOSED_ENV", "not_exposed"
-            )
         provider.check(ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, None, spec.options))
+        if faults := await self._secrets.faults(project_id, spec):
+            words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
+            raise Invalid(f"The model cannot be registered: {words}.", errors=faults)
 
 
 def _refusal(at: str, words: str, code: str) -> Invalid:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from app.core.access import Principal
@@ -15,9 +15,9 @@ from app.core.json_text import pointer
 from app.ports.ambient import Clock
 from app.ports.catalog import Once
 from app.ports.tool import StoredTool, ToolSpec, ToolStore
-from app.services.decisions import NOT_EXPOSED
 from app.services.memory import Memory
 from app.services.models import REMEMBERED_MS
+from app.services.named_secrets import NamedSecrets
 
 
 class Tools:
@@ -33,16 +33,16 @@ class Tools:
         *,
         python: Mapping[str, ToolSpec],
         addresses: AddressRule,
-        exposed: Collection[str],
+        secrets: NamedSecrets,
         most_ms: int = MOST_MS,
     ) -> None:
-        """`exposed` are the variables whose values may be sent as headers, or signed with; `most_ms` is the
-        longest that any limit of a tool may be.
+        """`secrets` knows what headers and signatures may name; `most_ms` is the longest that any limit of a
+        tool may be.
         """
         self._store = store
         self._python = python
         self._addresses = addresses
-        self._exposed = exposed
+        self._secrets = secrets
         self._most_ms = most_ms
         self._known: Memory[UUID, Mapping[str, ToolSpec]] = Memory(clock, REMEMBERED_MS, most=1_000)
 
@@ -76,15 +76,15 @@ class Tools:
         return stored
 
     async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
-        """Register a tool. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register a tool. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ToolSpec) -> tuple[StoredTool, bool]:
-        """Register or replace a tool; whether it is new. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register or replace a tool; whether it is new. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -99,13 +99,16 @@ class Tools:
             raise
         self._known.forget_all()
 
-    def _check(self, spec: ToolSpec) -> None:
+    async def _check(self, project_id: UUID, spec: ToolSpec) -> None:
         if spec.name in self._python:
             raise _read_only(spec.name)
         compile_schema(spec.parameters, at="/parameters")
         faults = [*_argument_faults(spec)]
         if spec.kind != CLIENT:
-            faults += self._http_faults(HttpSettings.of(spec.settings))
+            http = HttpSettings.of(spec.settings)
+            faults += self._http_faults(http)
+            faults += await self._secrets.header_faults(project_id, http.headers, "http", "headers")
+            faults += await self._secrets.signing_faults(project_id, http.signing, "http", "signing")
         if faults:
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
@@ -115,12 +118,6 @@ class Tools:
             yield FieldError("/http/url", fault, "address_not_allowed")
         for name, fault in header_faults(http.headers).items():
             yield FieldError(pointer("http", "headers", name), fault)
-        for name, variable in http.variables().items():
-            if variable not in self._exposed:
-                yield FieldError(pointer("http", "headers", name), NOT_EXPOSED, "not_exposed")
-        secret = http.signing and http.signing.env
-        if secret is not None and secret not in self._exposed:
-            yield FieldError("/http/signing/env", NOT_EXPOSED, "not_exposed")
         for limit, asked_ms in http.settings()["timeout_ms"].items():
             if asked_ms > self._most_ms:
                 words = (

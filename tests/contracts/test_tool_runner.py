@@ -19,6 +19,7 @@ from app.core import json_text
 from app.core.action.jsonable import output_of
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolRunner, ToolSpec
+from tests.support.credentials import FakeCredentials
 from tests.support.network import ANYWHERE, unsigned
 from tests.support.polling import until
 
@@ -115,7 +116,7 @@ async def over_http(subject: Subject) -> AsyncIterator[Stage]:
     listening = web.ServerRunner(server, shutdown_timeout=0.1)
     await listening.setup()
     await web.TCPSite(listening, "127.0.0.1", 0).start()
-    runner = HttpTools(ANYWHERE, {}, unsigned())
+    runner = HttpTools(ANYWHERE, {}, FakeCredentials(), unsigned())
     try:
         yield HttpStage(subject, runner, f"http://127.0.0.1:{listening.addresses[0][1]}/")
     finally:

@@ -26,7 +26,6 @@ def test_settings_are_json_that_says_everything_and_comes_back() -> None:
     headers = {"X-Key": "env:KEY", "X-Team": "a"}
     http = HttpSettings("https://tools.example", headers, 1, 2, 3, 4, Signing(env="SECRET"))
     assert HttpSettings.of(http.settings()) == http
-    assert http.variables() == {"X-Key": "KEY"}
     said = HttpSettings("https://tools.example").settings()
     assert said["timeout_ms"] == {"connect": CONNECT_MS, "first_byte": FIRST_BYTE_MS, "total": TOTAL_MS}
     assert (said["tries"], said["signing"]) == (TRIES, None)

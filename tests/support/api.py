@@ -20,6 +20,7 @@ from app.adapters.cel import Cel
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
+from app.adapters.db.credentials import PostgresCredentials
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.migrate import migrate
@@ -28,6 +29,7 @@ from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks
+from app.adapters.sealing import AesGcmVault
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
@@ -35,14 +37,17 @@ from app.core.addresses import AddressRule
 from app.core.errors import FieldError, Invalid
 from app.core.http_tool import MOST_MS
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
+from app.ports.sealing import Vault
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.capacity import Capacity
 from app.services.client_calls import ClientCalls
+from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
 from app.services.models import Models, OperatorModels
+from app.services.named_secrets import NamedSecrets
 from app.services.projects import Projects
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
@@ -51,6 +56,7 @@ from tests.support.postgres import PostgresServer
 
 BASE = "http://localhost:8000"
 BOOTSTRAP_KEY = "bootstrap-key-of-the-tests"
+SEALING_KEYS = {"first": bytes(range(32))}
 ADD = ToolSpec("add", "python", "Add two numbers.", {"type": "object", "properties": {}})
 
 
@@ -129,6 +135,7 @@ async def serving(
     exposed: Mapping[str, str | None] | None = None,
     readiness: Mapping[str, Any] | None = None,
     tool_ms: int = MOST_MS,
+    vault: Vault | None = None,
 ) -> AsyncIterator[Api]:
     """A server over the database, for the length of the block; in production mode unless `edge` says so."""
     edge = edge or Edge()
@@ -141,21 +148,24 @@ async def serving(
     operator_models = OperatorModels()
     operator_models.add("local", ModelEndpoint("local", "scripted", "tiny", "http://127.0.0.1:1"))
     exposed = {"MODEL_KEY": "the value of the variable"} if exposed is None else exposed
+    vault = vault or AesGcmVault(SEALING_KEYS)
+    credentials = Credentials(PostgresCredentials(database, ids, vault), clock)
+    secrets = NamedSecrets(exposed, credentials)
     models = Models(
-        PostgresModels(database, ids),
+        PostgresModels(database, ids, vault),
         clock,
         providers={name: NamedProvider(name) for name in ("scripted", "openai")},
         operator=operator_models,
         addresses=addresses or AddressRule(),
-        exposed=exposed,
+        secrets=secrets,
         capacity=Capacity(clock),
     )
     tools = Tools(
-        PostgresTools(database, ids),
+        PostgresTools(database, ids, vault),
         clock,
         python={ADD.name: ADD},
         addresses=addresses or AddressRule(),
-        exposed=exposed,
+        secrets=secrets,
         most_ms=tool_ms,
     )
     services = Services(
@@ -171,9 +181,10 @@ async def serving(
         branches=Branches(PostgresBranches(database, ids), models, tools),
         models=models,
         tools=tools,
-        webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
+        webhooks=Webhooks(PostgresWebhooks(database, ids, vault), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
         client_calls=ClientCalls(PostgresClientCalls(database), clock, ids),
+        credentials=credentials,
         choices=Choices(Cel(), {}, addresses or AddressRule(), exposed),
         edge=edge,
         readiness=readiness or {},
@@ -189,7 +200,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 9)
+    services = Services(Uuid7Ids(), *(unused,) * 10)
     return build_app(services).openapi()
 
 

@@ -14,6 +14,7 @@ from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
+from tests.support.credentials import FakeCredentials
 from tests.support.model_server import Attempt
 from tests.support.network import unsigned
 
@@ -33,9 +34,11 @@ async def tools(
     may_reach: Callable[[str, str], bool] = lambda host, address: True,
     exposed: Mapping[str, str | None] | None = None,
     signer: Signer | None = None,
+    credentials: Mapping[str, str] | None = None,
 ) -> AsyncIterator[HttpTools]:
     """A runner whose pauses are as short as they may be."""
-    made = HttpTools(CheckedNetwork(may_reach), exposed or {}, signer or unsigned(), draw=lambda: 0.0)
+    stored = FakeCredentials(credentials or {})
+    made = HttpTools(CheckedNetwork(may_reach), exposed or {}, stored, signer or unsigned(), draw=lambda: 0.0)
     yield made
     await made.aclose()
 

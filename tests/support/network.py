@@ -8,7 +8,7 @@ from typing import Final
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.checked_network import CheckedNetwork
 from app.adapters.signing import Signer
-from app.ports.signing import Credentials
+from app.ports.credentials import Credentials
 
 ANYWHERE: Final = CheckedNetwork(lambda host, address: True)
 """No address is refused."""

@@ -171,6 +171,7 @@ async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
         **{
             "port": 0,
             "secret_key": "a pepper for tests",
+            "sealing_keys": ("tests:" + "dGhlIHNlYWxpbmcga2V5IG9mIGFsbCB0aGUgdGVzdHM=",),
             "tool_modules": ("tests.support.tools",),
             "guardrail_modules": ("tests.support.guardrails",),
             "lease_ms": 15_000,

@@ -11,7 +11,7 @@ import orjson
 from app.adapters.command_model.command import Command
 from app.adapters.command_model.profiles import Line, translated
 from app.adapters.lenient_json import lenient_loads
-from app.adapters.model_faults import bounded, error_object_fault, malformed, masked
+from app.adapters.model_faults import bounded, error_object_fault, malformed
 from app.adapters.surrogates import Halves
 from app.core import json_text
 from app.core.chunks import (
@@ -29,6 +29,7 @@ from app.core.chunks import (
     UsageReport,
 )
 from app.core.faults import Fault, FaultKind, ProviderError
+from app.core.masking import Mask
 
 OBSERVED_CHARS: Final = 8_000
 """How much is kept of the arguments and of the outcome of a tool that the command used."""
@@ -59,7 +60,7 @@ class OutputReader:
 
     def __init__(self, command: Command) -> None:
         self._settings = command.settings
-        self._secrets = command.secrets
+        self._mask = Mask(command.secrets)
         self._rest: list[bytes] = []
         """The line that is not complete."""
         self._rest_bytes = 0
@@ -145,7 +146,7 @@ class OutputReader:
         if type(said) is not dict:
             if self._settings.skip_stray_lines:
                 return
-            seen = masked(raw.decode("utf-8", "replace"), self._secrets).encode("utf-8", "replace")
+            seen = self._mask.whole(raw.decode("utf-8", "replace")).encode("utf-8", "replace")
             raise ProviderError(malformed("a line of the command's output is no JSON object", seen))
         for line in translated(self._settings.format, said):
             if (reads := self._kinds.get(str(line.get("type")))) is not None:
@@ -201,7 +202,7 @@ class OutputReader:
 
     def _masked(self, value: Any) -> Any:
         try:
-            return masked(value, self._secrets)
+            return self._mask.whole(value)
         except RecursionError:
             raise ProviderError(malformed("a line of the command's output is nested too deeply")) from None
 

@@ -14,8 +14,8 @@ from typing import Final
 from app.adapters.command_model.command import Command
 from app.adapters.command_model.pipes import Input, Kept, Output
 from app.adapters.command_model.prompt import Given
-from app.adapters.model_faults import masked
 from app.core.json_text import storable
+from app.core.masking import Mask
 
 DRAIN_S: Final = 1.0
 """How long output is awaited once the command has ended, and its end once the output is over."""
@@ -104,7 +104,7 @@ class Process:
     def complaints(self) -> str:
         """The end of its standard error, without secrets."""
         most = self._command.settings.max_stderr_bytes
-        text: str = masked(self._errors.text, self._command.secrets)
+        text: str = Mask(self._command.secrets).whole(self._errors.text)
         if self._errors.cut:
             text = text[self._uncertain :]
         return storable(text[-most:].strip()) if most else ""

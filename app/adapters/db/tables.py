@@ -77,6 +77,21 @@ models = Table(
     Column("limits", JSONB),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    _text("credential"),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    _text("kind", null=False),
+    _text("secret", null=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    _stamp("rotated_at", default=True),
     sa.UniqueConstraint("project_id", "name"),
 )
 

@@ -7,13 +7,17 @@ import random
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from app.adapters.checked_network import CheckedNetwork
 from app.adapters.signing import Signer
 from app.adapters.tools.http_answers import HTTP_TOO_LARGE, MAX_BYTES, output_in
 from app.adapters.tools.http_post import NOT_CONFIGURED, NOTHING, TIMEOUT, UNKNOWN, Post
+from app.core.errors import AppError, CredentialUnreadable
+from app.core.header_values import credentials_in, is_secret, sealed_in, variables_in
 from app.core.http_tool import HttpSettings, Miss, pause_ms
 from app.core.json_text import dumps
+from app.ports.credentials import Credentials
 from app.ports.signing import NotSigned
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
@@ -44,6 +48,7 @@ class HttpTools:
         self,
         network: CheckedNetwork,
         exposed: Mapping[str, str | None],
+        credentials: Credentials,
         signer: Signer,
         *,
         tls: ssl.SSLContext | None = None,
@@ -56,6 +61,7 @@ class HttpTools:
         self._exposed = exposed
         self._signer = signer
         self._draw = draw
+        self._credentials = credentials
         # Without a limit: how many calls run at once is decided by whoever makes them, and a slow tool of one
         # project must not keep those of another waiting.
         self._pool = network.pool(idle_s=IDLE_S, most_idle=KEPT, tls=tls)
@@ -70,7 +76,8 @@ class HttpTools:
         A cancelled call closes its connection. Every try has the call's id as its `Idempotency-Key`.
         """
         http = HttpSettings.of(spec.settings)
-        call = _Call(spec, http, invocation, self._chosen(http), _body(invocation))
+        chosen = await self._chosen(http, invocation.project_id)
+        call = _Call(spec, http, invocation, chosen, _body(invocation))
         try:
             async with asyncio.timeout(http.total_ms / 1000):
                 return await self._tried(call)
@@ -103,13 +110,21 @@ class HttpTools:
             raise ToolFailure(NOT_CONFIGURED, f"{error}; {NOTHING}", retryable=False) from None
         headers = {**_HEADERS, **call.headers, **signed, "idempotency-key": call.id}
         answer = await post.answer(self._pool, headers, call.body)
-        return output_in(answer, hidden=_secrets(call.headers))
+        sure = {name: value for name, value in call.headers.items() if is_secret(name, call.http.headers)}
+        return output_in(answer, hidden=_secrets(call.headers), never=_secrets(sure))
 
-    def _chosen(self, http: HttpSettings) -> dict[str, str]:
+    async def _chosen(self, http: HttpSettings, project_id: UUID) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""
-        named = http.variables()
         found = dict(http.headers)
-        for header, variable in named.items():
+        for header in sealed_in(found):
+            words = f"the stored value of {header!r} does not open with the operator's keys; register it anew"
+            raise ToolFailure(CredentialUnreadable.code.upper(), words, retryable=False)
+        for header, name in credentials_in(http.headers).items():
+            try:
+                found[header] = await self._credentials.secret(project_id, name)
+            except AppError as fault:
+                raise ToolFailure(fault.code.upper(), fault.detail, retryable=fault.retryable) from None
+        for header, variable in variables_in(http.headers).items():
             value = (self._exposed.get(variable) or "").strip()
             if not value or not (value.isascii() and value.isprintable()):
                 words = f"the variable {variable!r} for {header!r} has no value here that can be sent"

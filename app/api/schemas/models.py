@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ from pydantic import ConfigDict, Field
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
+from app.core.header_values import shown
 from app.core.limits.options import ModelLimits
 from app.core.limits.room import Circuit
 from app.core.operate.lifecycle import LifecycleBody
@@ -53,8 +55,15 @@ class PutModel(Body):
         None,
         description="The variable of the server that holds the key; the operator lists which may be used.",
     )
+    credential: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="The credential of the project that holds the key, in place of `api_key_env`."
+    )
     api_key: NotOffered = None
-    options: dict[str, Any] = Field(default_factory=dict, description="The provider's own.")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="The provider's own. A value of its `headers` may be `env:NAME`, for a variable that the "
+        "operator lists, or `credential:NAME`.",
+    )
     lifecycle: LifecycleBody | None = Field(None, description="For runs on this model.")
     limits: ModelLimits | None = Field(
         None, description="What each process of the service may ask of the model; null is no limit."
@@ -71,6 +80,7 @@ class PutModel(Body):
             options=self.options,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
             limits=None if self.limits is None else self.limits.model_dump(exclude_none=True),
+            credential=self.credential,
         )
 
 
@@ -112,6 +122,7 @@ class ModelView(View):
                     **_SAID,
                     "limits": {"concurrency": 8, "wait_ms": 30_000},
                     "condition": _CONDITION,
+                    "credential": None,
                     "lifecycle": None,
                     "source": "project",
                     "created_at": "2026-11-30T12:00:00.000Z",
@@ -127,7 +138,10 @@ class ModelView(View):
     model: str
     base_url: str | None
     api_key_env: str | None
-    options: dict[str, Any]
+    credential: str | None
+    options: dict[str, Any] = Field(
+        description="The provider's own; the value of a header is null unless it only names its secret."
+    )
     limits: dict[str, Any] | None
     condition: ConditionView | None = Field(description="Null for one without limits, or not asked yet.")
     lifecycle: dict[str, Any] | None
@@ -146,6 +160,12 @@ class ModelList(View):
     next: None
 
 
+def options_shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without the secrets that may be among their headers."""
+    headers = options.get("headers")
+    return {**options, "headers": shown(headers)} if isinstance(headers, dict) else dict(options)
+
+
 def model_view(model: StoredModel, condition: Condition | None = None) -> dict[str, Any]:
     """A model as `ModelView` says."""
     spec = model.spec
@@ -156,7 +176,8 @@ def model_view(model: StoredModel, condition: Condition | None = None) -> dict[s
         "model": spec.model,
         "base_url": spec.base_url,
         "api_key_env": spec.api_key_env,
-        "options": exact(spec.options),
+        "credential": spec.credential,
+        "options": exact(options_shown(spec.options)),
         "limits": exact(spec.limits),
         "condition": None if condition is None else asdict(condition),
         "lifecycle": exact(spec.lifecycle),

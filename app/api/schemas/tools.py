@@ -12,6 +12,7 @@ from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
 from app.core.client_tool import CLIENT, LEASE_S, MOST_LEASE_S, MOST_S, ClientSettings
+from app.core.header_values import shown
 from app.core.http_tool import (
     CONNECT_MS,
     FIRST_BYTE_MS,
@@ -20,7 +21,6 @@ from app.core.http_tool import (
     TOTAL_MS,
     TRIES,
     HttpSettings,
-    names_variable,
 )
 from app.core.signing import Signing
 from app.ports.tool import StoredTool, ToolSpec
@@ -90,7 +90,7 @@ class HttpBody(Body):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] = Field(
         default_factory=dict,
         description="Sent with each call. `env:NAME` sends the value of a variable of the server; the "
-        "operator lists which may be used.",
+        "operator lists which may be used. `credential:NAME` sends the secret of a credential.",
     )
     timeout_ms: TimeoutBody = TimeoutBody()
     tries: Annotated[int, Field(ge=1, le=MOST_TRIES)] = Field(
@@ -189,7 +189,7 @@ class HttpSeen(View):
 
     url: str
     headers: dict[str, str | None] = Field(
-        description="By name. Variables are shown as `env:NAME`; a value that was written out is null."
+        description="By name, as `env:NAME` or `credential:NAME`; a value that was written out is null."
     )
     timeout_ms: dict[str, int]
     tries: int = Field(description="How often a call is sent at most.")
@@ -248,5 +248,4 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
 
 
 def _http_view(http: HttpSettings) -> dict[str, Any]:
-    shown = {name: value if names_variable(value) else None for name, value in http.headers.items()}
-    return {**http.settings(), "headers": shown}
+    return {**http.settings(), "headers": shown(http.headers)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from typing import Any
 
 import pytest
@@ -94,12 +95,32 @@ async def test_a_variable_that_cannot_be_sent_is_named_and_its_value_is_not(valu
     )
 
 
+async def test_a_credential_is_sent_as_a_header_and_told_in_no_output() -> None:
+    said = {"you": SECRET, "in": [f"x{SECRET}"], "team": "lamps-and-shades"}
+    attempt = gives(json.dumps(said).encode())
+    headers = {"X-Stored": "credential:c", "X-Team": "lamps-and-shades"}
+    async with ModelServer({"": [attempt]}) as server, tools(credentials={"c": SECRET}) as runner:
+        told = await post(runner, server.base_url, headers=headers)
+    assert server.requests[0].headers["x-stored"] == SECRET
+    assert told == {"you": "[redacted]", "in": ["x[redacted]"], "team": "lamps-and-shades"}
+
+
+async def test_a_credential_that_is_gone_and_one_that_does_not_open_fail_the_call() -> None:
+    async with ModelServer({"": [gives(b"1")]}) as server, tools() as runner:
+        gone = await failure(runner, server.base_url, headers={"X": "credential:c"})
+        sealed = await failure(runner, server.base_url, headers={"X": "sealed:1:k:AAAA"})
+        assert server.connections == 0
+    assert (gone.type, gone.retryable) == ("UNKNOWN_CREDENTIAL", False)
+    assert (sealed.type, sealed.retryable) == ("CREDENTIAL_UNREADABLE", False)
+    assert "AAAA" not in sealed.message
+
+
 @pytest.mark.parametrize(("status", "body"), [(401, b'{"error": "no such: %s"}'), (200, b"no such: %s")])
 async def test_a_tool_that_repeats_its_secret_does_not_tell_it_to_others(status: int, body: bytes) -> None:
     attempt = gives(body % SECRET.encode(), status)
     async with ModelServer({"": [attempt]}) as server, tools(exposed={"T": f"Bearer {SECRET}"}) as runner:
         told = await failure(runner, server.base_url, headers={"Authorization": "env:T"})
-    assert "no such: ***" in told.message
+    assert "no such: [redacted]" in told.message
 
 
 @pytest.mark.parametrize(
