@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from app.core.access import Principal
 from app.core.errors import Conflict, FieldError, Invalid, NotFound
 from app.core.http_tool import HttpSettings, header_faults
-from app.core.json_schema import InvalidSchema, compile_schema
+from app.core.json_schema import InvalidSchema, current_schema
 from app.core.json_text import pointer
 from app.ports.ambient import Clock
 from app.ports.catalog import Once
@@ -70,14 +71,14 @@ class Tools:
 
     async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
         """Register a tool. Raises Invalid, Conflict."""
-        self._check(spec)
+        spec = self._checked(spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ToolSpec) -> tuple[StoredTool, bool]:
         """Register or replace a tool; whether it is new. Raises Invalid, Conflict."""
-        self._check(spec)
+        spec = self._checked(spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -92,13 +93,15 @@ class Tools:
             raise
         self._known.forget_all()
 
-    def _check(self, spec: ToolSpec) -> None:
+    def _checked(self, spec: ToolSpec) -> ToolSpec:
+        """The tool as it is stored: its schema in the draft that models and providers are shown."""
         if spec.name in self._python:
             raise _read_only(spec.name)
-        compile_schema(spec.parameters, at="/parameters")
+        spec = replace(spec, parameters=current_schema(spec.parameters, at="/parameters"))
         if faults := [*_argument_faults(spec), *self._http_faults(HttpSettings.of(spec.settings))]:
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
+        return spec
 
     def _http_faults(self, http: HttpSettings) -> Iterator[FieldError]:
         if fault := self._addresses.fault_of_any(http.url, instead="; use headers"):
