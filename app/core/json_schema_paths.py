@@ -97,9 +97,10 @@ class SchemaPaths:
         for word in ("$ref", "$dynamicRef"):
             reference = schema.get(word)
             if isinstance(reference, str):
-                yield self._target(word, reference)
+                yield self.target(reference, word)
 
-    def _target(self, word: str, reference: str) -> Any:
+    def target(self, reference: str, word: str = "$ref") -> Any:
+        """The schema to which a reference leads. Raises `Unfollowable`, in which `word` is what has it."""
         if not reference.startswith("#"):
             words = f"{reference!r}: schemas are never fetched; refer to a part of this one"
             raise Unfollowable(word, reference, words)
