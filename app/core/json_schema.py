@@ -28,7 +28,7 @@ MAX_TOLD = 50_000
 """Paths times values up to which faults are looked for one by one: each path that fails costs 0.1 ms."""
 MAX_VISITS = 5_000_000
 """Paths times values up to which a value is held against a schema at all: 0.1 µs each."""
-FEW_PATHS = 50
+FEW_PATHS = 20
 """Up to so many paths no value is too large: the text of an answer bounds it."""
 MAX_ERRORS = 20
 MAX_MESSAGE = 300

@@ -20,7 +20,7 @@ MAX_PROPERTIES: Final = 2_000
 """Members of all `properties` together."""
 MAX_ENUM: Final = 1_000
 """Values of one `enum`."""
-MAX_PATTERN_WEIGHT: Final = 256
+MAX_PATTERN_WEIGHT: Final = 200
 """Of all patterns together: 1 for a common one, more for one that is large when it is compiled."""
 
 PATTERNS: Final = jsonschema_rs.RegexOptions()

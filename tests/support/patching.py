@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,3 +46,27 @@ def adds_to(before: Any, after: Any) -> bool:
     if isinstance(before, str):
         return isinstance(after, str) and after.startswith(before)
     return type(before) is type(after) and bool(before == after)
+
+
+class PartialClient:
+    """What a client makes of the frames; it believes nothing that contradicts what it was told before."""
+
+    def __init__(self) -> None:
+        self.value: Any = UNSET
+        self.resets: list[tuple[str, int]] = []
+        self.final: dict[str, Any] | None = None
+
+    def take(self, frame: Mapping[str, Any]) -> None:
+        """The data of one frame."""
+        match frame.get("type"):
+            case "partial":
+                assert frame["changes"]
+                before = copy.deepcopy(self.value)
+                self.value = patched(self.value, frame["changes"])
+                assert adds_to(before, self.value)
+            case "reset":
+                self.resets.append((frame["reason"], frame["attempt"]))
+                self.value = UNSET if frame["value"] is None else frame["value"]
+            case "final":
+                assert frame["continues"] == adds_to(self.value, frame["value"])
+                self.final = dict(frame)

@@ -12,7 +12,7 @@ import pytest
 from tests.support import chat_wire
 from tests.support.heard import served
 from tests.support.model_server import Attempt, ModelServer
-from tests.support.patching import UNSET, adds_to, patched
+from tests.support.patching import UNSET, PartialClient
 from tests.support.service import Frame, Service
 
 pytestmark = pytest.mark.anyio
@@ -40,36 +40,13 @@ def said(text: str, size: int = 5, end: str | None = "stop") -> Script:
     return [*tokens, {"end": end}] if end else tokens
 
 
-class Client:
-    """What a client makes of the frames."""
-
-    def __init__(self) -> None:
-        self.value: Any = UNSET
-        self.resets: list[tuple[str, int]] = []
-        self.final: dict[str, Any] | None = None
-        self.last_id: str | None = None
-
-    def take(self, frame: Frame) -> None:
-        data = frame.data
-        assert frame.event in (data.get("type"), "stream.end")
-        self.last_id = frame.id or self.last_id
-        match frame.event:
-            case "partial":
-                assert data["changes"]
-                before = copy.deepcopy(self.value)
-                self.value = patched(self.value, data["changes"])
-                assert adds_to(before, self.value)
-            case "reset":
-                self.resets.append((data["reason"], data["attempt"]))
-                self.value = data["value"] if data["value"] is not None else UNSET
-            case "final":
-                assert data["continues"] == adds_to(self.value, data["value"])
-                self.final = data
-
-    def all(self, frames: Iterable[Frame]) -> Client:
-        for frame in frames:
-            self.take(frame)
-        return self
+def client_of(frames: Iterable[Frame]) -> PartialClient:
+    """What a client makes of a stream; the names of its frames are those that they say themselves."""
+    client = PartialClient()
+    for frame in frames:
+        assert frame.event in (frame.data.get("type"), "stream.end")
+        client.take(frame.data)
+    return client
 
 
 async def stored(service: Service, run: Mapping[str, Any], **headers: str) -> list[Frame]:
@@ -89,13 +66,13 @@ async def test_a_value_that_is_written_now(service: Service) -> None:
     for part in (text[:15], text[15:60], text[60:]):
         script += [*said(part, end=None), {"wait_ms": 300}]
     branch = await service.branch(chat_model=await service.scripted("slowly", [*script, {"end": "stop"}]))
-    client, known = Client(), []
+    client, known = PartialClient(), []
     path, body = (
         f"/v1/branches/{branch}/operate?view=partial",
         {"instruction": "go", "response_format": SCHEMA},
     )
     async for frame in service.stream("POST", path, json=body):
-        client.take(frame)
+        client.take(frame.data)
         known.append(copy.deepcopy(client.value))
     assert client.final is not None
     assert client.final["value"] == client.value == VALUE
@@ -104,33 +81,34 @@ async def test_a_value_that_is_written_now(service: Service) -> None:
     assert len(known) >= 5
     assert {"title": "The "} in known
     run = await service.get(f"/v1/runs/{client.final['run_id']}")
-    again = Client().all(await stored(service, run))
+    again = client_of(await stored(service, run))
     assert (again.value, again.final) == (client.value, client.final)
 
 
 async def test_a_stored_value_is_resumed_after_any_event(service: Service) -> None:
     run = await run_of(service, said(json.dumps(VALUE)))
     assert run["result"] == VALUE
-    whole = Client().all(await stored(service, run))
+    whole = client_of(await stored(service, run))
     assert whole.final is not None
     assert whole.final["value"] == whole.value == VALUE
     for seq in range(1, run["last_seq"]):
         page = await service.get(f"/v1/runs/{run['id']}/events?view=partial&limit={seq}")
-        first = Client()
+        first = PartialClient()
         for data in page["data"]:
-            first.take(Frame(f"{run['id']}:{data['seq']}", data["type"], data))
-        frames = await stored(service, run, **{"Last-Event-ID": f"{run['id']}:{seq}"})
-        assert first.all(frames).final == whole.final
+            first.take(data)
+        for frame in await stored(service, run, **{"Last-Event-ID": f"{run['id']}:{seq}"}):
+            first.take(frame.data)
+        assert first.final == whole.final
         assert first.value == VALUE
 
 
 async def test_pages_tell_the_same_as_the_stream(service: Service) -> None:
     run = await run_of(service, said(json.dumps(VALUE)))
-    client, after = Client(), "0"
+    client, after = PartialClient(), "0"
     while after is not None:
         page = await service.get(f"/v1/runs/{run['id']}/events?view=partial&limit=3&after={after}")
         for data in page["data"]:
-            client.take(Frame(None, data["type"], data))
+            client.take(data)
         after = page["next"]
     assert client.final is not None
     assert client.final["value"] == client.value == VALUE
@@ -139,7 +117,7 @@ async def test_pages_tell_the_same_as_the_stream(service: Service) -> None:
 async def test_an_attempt_that_broke_is_taken_back(service: Service) -> None:
     broken = [*said('{"title": "Draft", "pages": 1', end=None), {"error": {"kind": "network"}}]
     run = await run_of(service, broken, said(json.dumps(VALUE)))
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     assert client.resets == [("retry", 2)]
     assert client.final is not None
     assert client.final["value"] == client.value == VALUE
@@ -150,7 +128,7 @@ async def test_an_attempt_that_goes_on_keeps_what_was_shown(service: Service) ->
     broken = [*said(text[:40], size=1, end=None), {"error": {"kind": "network"}}]
     going_on = {**QUICKLY, "continue_from_last_good_token": True, "check_intervals": {"checkpoint": 1}}
     run = await run_of(service, broken, said(text[40:]), lifecycle=going_on)
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     assert run["result"] == VALUE
     assert [reason for reason, _ in client.resets] == ["retry"]
     assert client.value == VALUE
@@ -160,7 +138,7 @@ async def test_a_repair_begins_anew(service: Service) -> None:
     wrong = {**VALUE, "pages": "many"}
     parser = await service.scripted("mends", said(json.dumps(VALUE)))
     run = await run_of(service, said(json.dumps(wrong)), parse_model=parser)
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     assert client.resets == [("repair", 1)]
     assert client.value == run["result"] == VALUE
 
@@ -193,7 +171,7 @@ async def test_the_result_is_told_whatever_it_is(
     service: Service, text: str, finish: str, policy: str, shown: Any, result: Any
 ) -> None:
     run = await run_of(service, said(text, end=finish), handle_validation=policy)
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     assert (client.value, run["result"]) == (shown, result)
     assert client.final is not None
     assert client.final["value"] == result
@@ -202,7 +180,7 @@ async def test_the_result_is_told_whatever_it_is(
 async def test_a_failed_run_has_its_error(service: Service) -> None:
     broken = [*said('{"title": "Dr', end=None), {"error": {"kind": "network"}}]
     run = await run_of(service, broken, lifecycle={"retry": None})
-    final = Client().all(await stored(service, run)).final
+    final = client_of(await stored(service, run)).final
     assert final is not None
     assert (final["status"], final["value"], final["continues"]) == ("failed", None, False)
     assert final["error"] == run["error"]
@@ -226,7 +204,7 @@ async def test_fields_around_the_value_and_what_tools_answered(service: Service)
         reason=True,
         actions=True,
     )
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     del answer["action_responses"]
     assert client.value == answer
     assert client.final is not None
@@ -280,5 +258,5 @@ async def test_an_answer_of_a_real_wire(service: Service, model_server: ModelSer
     pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
     model = await served(service, model_server, [Attempt(chat_wire.text(*pieces), write_size=7)])
     run = await service.operate(await service.branch(chat_model=model), response_format=SCHEMA)
-    client = Client().all(await stored(service, run))
+    client = client_of(await stored(service, run))
     assert client.value == run["result"] == VALUE
