@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from app.api.problems import short
 from app.api.sse import END, LogView, View, frame
-from app.core.errors import FieldError, Invalid
+from app.core.errors import AppError, FieldError, Invalid
 from app.core.events import event_types
 from app.core.events.structured import ALIASES
 from app.core.partial.log import PartialLog
@@ -65,7 +66,10 @@ def view_of(query: LogQuery, run: RunRecord) -> LogView:
     """The view of a run's log that a checked query asks for."""
     named = query.framing != "message"
     if query.view == "partial":
-        place = place_wanted(from_json(run.request)) if run.kind == "operate" else None
+        place = None
+        # Of a request that this version would not take any more the result alone is shown.
+        with suppress(AppError, ValidationError):
+            place = place_wanted(from_json(run.request)) if run.kind == "operate" else None
         return PartialView(PartialLog(run.id, place), named)
     return View(reader_of(run), _types(query), query.view == "callbacks", _aliases(query), named=named)
 

@@ -35,7 +35,8 @@ MAX_MESSAGE = 300
 """Code points of one error message; the validator quotes whole values."""
 CACHED_SCHEMAS = 256
 CACHED_WEIGHT = 4_000
-"""Of all schemas that are kept: 1 each, and what its patterns weigh."""
+"""Of all schemas that are kept: 1 each, what its patterns weigh, and 1 for every `WEIGHED_BYTES` of it."""
+WEIGHED_BYTES = 4_096
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -144,7 +145,7 @@ def compile_schema(schema: Any, *, at: str = "") -> JsonSchema:
     key = hashlib.blake2b(text, digest_size=16).digest()
     if (known := _by_digest.get(key)) is not None:
         return known
-    made = _compiled(schema, at)
+    made = _compiled(schema, at, len(text))
     _by_digest.put(key, made)
     return made
 
@@ -188,14 +189,14 @@ def _text_of(schema: Any, at: str) -> bytes:
     return text
 
 
-def _compiled(schema: Mapping[str, Any], at: str) -> JsonSchema:
-    weight = _check_size(schema, at)
+def _compiled(schema: Mapping[str, Any], at: str, size: int) -> JsonSchema:
+    weight = 1 + _check_size(schema, at) + size // WEIGHED_BYTES
     try:
         current = dict(in_2020(schema))
     except UnknownDraft as error:
         raise _refusal(at + "/$schema", str(error)) from None
     paths = _paths_of(current, at)
-    return JsonSchema(current, _build(current, at), paths=paths, weight=1 + weight)
+    return JsonSchema(current, _build(current, at), paths=paths, weight=weight)
 
 
 def _check_size(schema: Any, at: str) -> int:
