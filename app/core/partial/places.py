@@ -15,6 +15,9 @@ from app.core.json_schema_paths import SchemaPaths, Unfollowable
 MAX_ALTERNATIVES: Final = 64
 """Ways for one place to be valid; where there are more, everything is taken."""
 
+MAX_EXPANDED: Final = 10_000
+"""Parts of one schema that are looked at in all; where it takes more, everything is taken from then on."""
+
 Alternative = tuple[Mapping[str, Any], ...]
 """Schemas that have to hold together."""
 
@@ -88,7 +91,7 @@ def place_of(schema: Mapping[str, Any] | bool) -> Place:
 
 
 class _TooMany(Exception):
-    """More alternatives than are looked at."""
+    """More than is looked at."""
 
 
 class _Judge:
@@ -96,6 +99,7 @@ class _Judge:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._paths = SchemaPaths(root, 0)
+        self._left = MAX_EXPANDED
         self._checks: dict[int, tuple[Mapping[str, Any], JsonSchema | None]] = {}
         self._expanded: dict[int, tuple[Mapping[str, Any], list[Alternative]]] = {}
         self._places: dict[frozenset[tuple[int, ...]], Place] = {}
@@ -156,6 +160,9 @@ class _Judge:
         return held[1]
 
     def _expand(self, schema: Mapping[str, Any], within: frozenset[int]) -> list[Alternative]:
+        self._left -= 1
+        if self._left < 0:
+            raise _TooMany
         inside = within | {id(schema)}
         targets = [self._paths.target(schema[w], w) for w in ("$ref", "$dynamicRef") if w in schema]
         every: list[list[Alternative]] = [

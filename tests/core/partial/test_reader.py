@@ -190,6 +190,19 @@ def test_only_what_may_be_part_of_a_valid_value_is_shown(text: str, value: Any) 
 
 
 signs = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+
+
+def test_a_schema_that_says_too_much_says_nothing() -> None:
+    kinds = {"anyOf": [{"type": "object", "properties": {"k": {"const": n}}} for n in range(65)]}
+    assert last('{"k": "none of them"}', kinds) == {"k": "none of them"}
+    defs: dict[str, Any] = {"l0": {"type": "integer"}}
+    for level in range(1, 16):
+        defs[f"l{level}"] = {"allOf": [{"$ref": f"#/$defs/l{level - 1}"}] * 2}
+    doubling = {"$defs": defs, "items": {"$ref": "#/$defs/l15"}}
+    assert last('["no integer", 1]', doubling) == ["no integer", 1]
+    assert last('["no integer", 1]', {**doubling, "items": {"$ref": "#/$defs/l3"}}) == []
+
+
 names = st.text(signs, max_size=5)
 values = st.recursive(
     st.none()
