@@ -11,7 +11,7 @@ from app.core.consensus.decide import Decision, decide
 from app.core.consensus.request import ConsensusRequest
 from app.core.events.consensus import ConsensusAnalysis, ConsensusEnd, ConsensusResolution, ConsensusStart
 from app.core.events.run import ResultValidated
-from app.core.json_schema import compile_schema
+from app.core.json_schema import compile_schema, current_schema
 from app.core.json_text import dumps
 from app.core.lifecycle import faults
 from app.core.lifecycle.budget import Budget
@@ -50,6 +50,9 @@ class ConsensusPlanner:
         """
         outside = self._outside
         refuse_unsupported(request.model_dump(exclude_unset=True), CONSENSUS)
+        if request.response_format is not None:
+            schema = current_schema(request.response_format, at="/response_format")
+            request = request.model_copy(update={"response_format": schema})
         said = request.lifecycle.level() if request.lifecycle else None
         whole = outside.lifecycle_of(said, branch.lifecycle, branch.project_lifecycle)
         if whole.context:
@@ -181,7 +184,9 @@ class _Consensus:
         log.event(ConsensusResolution(decision.result, decision.confidence, decision.method, decision.index))
         if self._request.response_format is not None:
             log.event(ResultValidated(True, "schema", []))
-            self._execution.run.validation = dumps({"ok": True, "kind": None, "errors": []}).decode()
+            made = dict.fromkeys(name for voter in self._voters for name in voter.corrections)
+            told = {"ok": True, "kind": None, "errors": [], "corrections": list(made)}
+            self._execution.run.validation = dumps(told).decode()
         self._end_well(decision)
 
     # The end.

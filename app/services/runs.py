@@ -22,7 +22,7 @@ from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
-from app.services.follow import Follower
+from app.services.follow import Follower, Shows
 from app.services.plan import Plan, Planner
 
 T = TypeVar("T")
@@ -237,6 +237,6 @@ class Runs:
             raise RunEnded(f"The run ended before it could be cancelled: it is {execution.run.status}.")
         return execution.run
 
-    def follow(self, run: RunRecord, after: int) -> Follower:
-        """Its log after an event."""
-        return Follower(self._store, self._feeds, run, after)
+    def follow(self, run: RunRecord, after: int, reader: Shows, *, pace_s: float = 0) -> Follower:
+        """Its log after an event, for a reader; see `Follower`."""
+        return Follower(self._store, self._feeds, run, after, reader, pace_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from app.core.access import Principal
@@ -10,7 +11,7 @@ from app.core.addresses import AddressRule
 from app.core.client_tool import CLIENT
 from app.core.errors import Conflict, FieldError, Invalid, NotFound
 from app.core.http_tool import MOST_MS, HttpSettings, header_faults
-from app.core.json_schema import InvalidSchema, compile_schema
+from app.core.json_schema import InvalidSchema, current_schema
 from app.core.json_text import pointer
 from app.ports.ambient import Clock
 from app.ports.catalog import Once
@@ -77,14 +78,14 @@ class Tools:
 
     async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
         """Register a tool. Raises Invalid, Conflict, NoSealingKey."""
-        await self._check(who.project_id, spec)
+        spec = await self._checked(who.project_id, spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ToolSpec) -> tuple[StoredTool, bool]:
         """Register or replace a tool; whether it is new. Raises Invalid, Conflict, NoSealingKey."""
-        await self._check(who.project_id, spec)
+        spec = await self._checked(who.project_id, spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -99,10 +100,11 @@ class Tools:
             raise
         self._known.forget_all()
 
-    async def _check(self, project_id: UUID, spec: ToolSpec) -> None:
+    async def _checked(self, project_id: UUID, spec: ToolSpec) -> ToolSpec:
+        """The tool as it is stored: its schema in the draft that models and providers are shown."""
         if spec.name in self._python:
             raise _read_only(spec.name)
-        compile_schema(spec.parameters, at="/parameters")
+        spec = replace(spec, parameters=current_schema(spec.parameters, at="/parameters"))
         faults = [*_argument_faults(spec)]
         if spec.kind != CLIENT:
             http = HttpSettings.of(spec.settings)
@@ -112,6 +114,7 @@ class Tools:
         if faults:
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The tool cannot be registered: {words}.", errors=faults)
+        return spec
 
     def _http_faults(self, http: HttpSettings) -> Iterator[FieldError]:
         if fault := self._addresses.fault_of_any(http.url, instead="; use headers"):

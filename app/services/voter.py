@@ -89,6 +89,11 @@ class Voter:
         value = storable(self.machine.text) if self._reading is None else self._reading.value
         return Output(value if self.error is None else None, self.weight, ok=self.error is None)
 
+    @property
+    def corrections(self) -> Sequence[str]:
+        """What was mended to read its answer."""
+        return () if self._reading is None or self.error is not None else self._reading.corrections
+
     def outcome(self) -> dict[str, Any]:
         """The voter's part of the result."""
         out: dict[str, Any] = {"index": self.index, "model": self.model, "weight": self.weight}

@@ -146,7 +146,7 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
             "/parameters/minProperties",
             "invalid_schema",
         ),
-        ({"parameters": {"$ref": "https://schemas.example/a"}}, "/parameters", "invalid_schema"),
+        ({"parameters": {"$ref": "https://schemas.example/a"}}, "/parameters/$ref", "invalid_schema"),
         ({"parameters": {"enum": list(range(1_001))}}, "/parameters/enum", "invalid_schema"),
         ({"http": {}}, "/http/url", "missing"),
         (changed(method="GET"), "/http/method", "unknown_field"),

@@ -93,7 +93,7 @@ async def test_t04_long_integers_keep_their_digits(service: Service, model_serve
 async def test_t06_depth_is_an_error_and_not_a_crash(service: Service, model_server: ModelServer) -> None:
     raw = eval(CASES["T06"]["input"]["raw_body_py"], {"__builtins__": {}})
     told, runs = await raw_act(service, f'{{"requests": {raw}}}'.encode())
-    assert (told.status_code, runs) == (400, [])
+    assert (told.status_code, runs) == (422, [])
     arguments = raw.split('"arguments":', 1)[1][:-1]
     model = await served(service, model_server, [answer(calling(arguments))])
     await runs_nothing(service, model)

@@ -100,7 +100,7 @@ async def test_a_value_goes_into_the_conversation_as_one(service: Service) -> No
     branch = await service.branch()
     run = await service.consensus(names, branch_id=branch, response_format=schema)
     assert run["result"]["result"] == {"n": 1}
-    assert run["validation"] == {"ok": True, "kind": None, "errors": []}
+    assert run["validation"] == {"ok": True, "kind": None, "errors": [], "corrections": []}
     content = (await service.messages(branch))[-1]["content"]
     assert (content["text"], content["value"]) == ('{"n":1}', {"n": 1})
 

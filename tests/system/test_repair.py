@@ -44,6 +44,7 @@ async def operated(
 async def test_what_fits_is_not_mended(service: Service, model_server: ModelServer) -> None:
     run, asked = await operated(service, model_server, json.dumps(RIGHT), [saying("x")])
     assert (run["result"], asked, run["attempts"]) == (RIGHT, [], 1)
+    assert run["validation"] == {"ok": True, "kind": None, "errors": [], "corrections": []}
 
 
 @pytest.mark.parametrize(("policy", "result"), [("return_value", {"a": {"b": "x"}}), ("return_none", None)])
@@ -62,6 +63,7 @@ async def test_each_try_mends_what_the_last_one_wrote(service: Service, model_se
     mends = [saying('{"a": 1}'), saying(json.dumps(RIGHT))]
     run, asked = await operated(service, model_server, "b is x", mends, handle_validation="raise")
     assert run["result"] == RIGHT
+    assert run["validation"]["corrections"] == ["repaired"]
     assert "no JSON value" in asked[0]
     assert "b is x" in asked[0]
     assert "/a: " in asked[1]
@@ -95,7 +97,10 @@ async def test_known_slips_of_models(service: Service, model_server: ModelServer
         lifecycle={"retry": None},
     )
     events = await service.events(run["id"])
-    corrected = any(e["type"] == "AUTO_CORRECT_END" and e["meta"]["success"] for e in events)
+    ends = [e["meta"] for e in events if e["type"] == "AUTO_CORRECT_END"]
+    corrected = any(end["success"] for end in ends)
+    if run["validation"] is not None:
+        assert run["validation"]["corrections"] == [name for end in ends for name in end["corrections"]]
     if expected["outcome"] == "completed":
         assert (run["result"], run["validation"]["ok"]) == (expected["value"], True)
         assert corrected or not expected.get("auto_corrected")

@@ -62,7 +62,10 @@ class RunView(View):
     error: dict[str, Any] | None = Field(
         description="`{code, message, category, retryable}` of a failed run."
     )
-    validation: dict[str, Any] | None = Field(description="`{ok, kind, errors}` when a value was asked for.")
+    validation: dict[str, Any] | None = Field(
+        description="`{ok, kind, errors, corrections}` when a value was asked for; `corrections` names what "
+        "was mended to read it."
+    )
     finish_reason: str | None = Field(
         description="stop, length, tool_calls, content_filter or refusal; null when none was given."
     )

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from app.core.action.normalize import ActionCall, accept
 from app.core.errors import FieldError, Invalid
-from app.core.json_schema import compile_schema
+from app.core.json_schema import compile_schema, current_schema
 from app.core.json_text import pointer
-from app.core.operate.field_models import NamedField, check_schemas
+from app.core.operate.field_models import NamedField
 from app.core.operate.middle import MiddleName
 from app.core.operate.precedence import Levels, Source, contradicted, first_said
 from app.core.operate.request import (
@@ -292,15 +292,21 @@ def _format_of(chosen: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, boo
         schema = schema_of_fields(fields)
         compile_schema(schema, at="/response_fields")
         return schema, True
-    if chosen["response_format"] is not None:
-        compile_schema(chosen["response_format"], at="/response_format")
-    return chosen["response_format"], False
+    if chosen["response_format"] is None:
+        return None, False
+    return current_schema(chosen["response_format"], at="/response_format"), False
 
 
 def _fields_of(models: Sequence[FieldModel]) -> tuple[NamedField, ...]:
-    fields = tuple(NamedField(one.name, one.schema_, one.nullable, one.listable) for one in models)
-    check_schemas(fields)
-    return fields
+    return tuple(
+        NamedField(
+            one.name,
+            current_schema(one.schema_, at=f"/field_models/{index}/schema"),
+            one.nullable,
+            one.listable,
+        )
+        for index, one in enumerate(models)
+    )
 
 
 def _is_blank(instruction: Any) -> bool:
