@@ -5,7 +5,10 @@ Not frozen: one of these is made per token, and a frozen dataclass costs twice a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from app.core.opaque import OpaqueBlock
 
 
 @dataclass(slots=True)
@@ -56,9 +59,22 @@ class FinishReason:
     """Why the model stopped."""
 
     reason: str | None
-    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known."""
+    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known.
+
+    `paused`: the provider interrupted itself, and goes on when it is given the answer back.
+    """
     raw: str
     """The provider's own word."""
+
+
+@dataclass(slots=True)
+class OpaqueBlocks:
+    """What the provider must get back of this answer; without blocks, a sign that one is being written.
+
+    Comes when all of the answer has come; places are counted from this answer's beginning.
+    """
+
+    blocks: Sequence[OpaqueBlock] = ()
 
 
 @dataclass(slots=True)
@@ -78,6 +94,7 @@ Chunk = (
     | ToolCallDelta
     | UsageReport
     | FinishReason
+    | OpaqueBlocks
     | EndMark
     | KeepAlive
 )

@@ -132,6 +132,7 @@ class Voter:
             attempt=opening.attempt,
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
+            paused=opening.paused,
         )
         return candidate.provider.adapter_id, candidate.provider.open(asked)
 

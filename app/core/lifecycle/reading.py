@@ -9,6 +9,7 @@ from app.core.chunks import (
     EndMark,
     FinishReason,
     KeepAlive,
+    OpaqueBlocks,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
@@ -26,6 +27,7 @@ from app.core.lifecycle.effects import Close, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.inspection import Moment, judge, look_for_drift
+from app.core.lifecycle.opening import go_on
 from app.core.lifecycle.resuming import save
 from app.core.lifecycle.seam import Settled
 from app.core.lifecycle.standing import Standing
@@ -68,6 +70,9 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
+        case OpaqueBlocks(blocks=blocks):
+            _come_forward(session)
+            session.draft.carry(blocks)
         case TextDelta() | ReasoningDelta() | RefusalDelta() | KeepAlive():
             session.limits.alive(session.now_ms)
 
@@ -95,6 +100,9 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
     if not (yield from _join(session)):
         return
+    if _may_go_on(session):
+        yield from go_on(session)
+        return
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
         yield from fail(session, calls)
@@ -111,6 +119,17 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
         return
     session.tool_calls = calls
     yield from complete(session)
+
+
+def _may_go_on(session: Standing) -> bool:
+    """Whether the provider interrupted itself, and can be given all that it has said.
+
+    It cannot where an earlier attempt said a part, or where calls wait for results that only we can give.
+    """
+    draft = session.draft
+    said = draft.texts or draft.opaque
+    whole = not (session.resumed or draft.tool_parts or draft.refusals)
+    return draft.paused and bool(said) and whole and session.budget.left > 0
 
 
 def _final_checks(session: Standing, calls: Sequence[ToolCall]) -> Steps[Failure | None]:
