@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.adapters.anthropic_messages.opaque import OpaqueGatherer
+from app.adapters.lenient_json import lenient_dumps
 from app.adapters.model_faults import error_object_fault, malformed
 from app.adapters.surrogates import Halves
-from app.core import json_text
 from app.core.chunks import (
     Chunk,
     EndMark,
@@ -227,7 +226,4 @@ def _json_of(value: Any) -> str:
         return ""
     if type(value) is str:
         return value
-    try:
-        return json_text.dumps(value).decode()
-    except json_text.NotJson:
-        return json.dumps(value)
+    return lenient_dumps(value)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.adapters.lenient_json import lenient_dumps
 from app.core import json_text
 from app.core.chunks import OpaqueBlocks
 from app.core.opaque import MAX_BYTES, OpaqueBlock
@@ -118,19 +119,21 @@ class OpaqueGatherer:
         """The block as JSON; None where its input is none."""
         if block.raw:
             return block.raw
-        members = {name: _json_of(value) for name, value in block.start.items()}
+        members = {name: lenient_dumps(value) for name, value in block.start.items()}
         for name, pieces in block.pieces.items():
             before = block.start.get(name)
-            members[name] = _json_of((before if type(before) is str else "") + "".join(pieces))
+            members[name] = lenient_dumps((before if type(before) is str else "") + "".join(pieces))
         if block.citations:
-            members["citations"] = _json_of(block.citations)
+            members["citations"] = lenient_dumps(block.citations)
         if block.input:
             members["input"] = "".join(block.input)
             try:
                 json.loads(members["input"])
             except (ValueError, RecursionError):
                 return None
-        return "{" + ",".join(f"{_json_of(name)}:{_whole(value)}" for name, value in members.items()) + "}"
+        return (
+            "{" + ",".join(f"{lenient_dumps(name)}:{_whole(value)}" for name, value in members.items()) + "}"
+        )
 
 
 def _raw_block(event: bytes) -> str:
@@ -152,10 +155,3 @@ def _whole(text: str) -> str:
     if json_text.is_storable(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _json_of(value: Any) -> str:
-    try:
-        return json_text.dumps(value).decode()
-    except json_text.NotJson:
-        return json.dumps(value)
