@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -31,21 +31,28 @@ class Manner(NamedTuple):
     """Whether the message is the endpoint's own, with something to be given back."""
 
 
-def renderer(message: PromptMessage, to: ModelEndpoint, profile: Profile) -> Callable[[PromptMessage], bytes]:
-    """How a message is written for an endpoint; the same for the same manner, or it would be made anew."""
+def written(messages: Sequence[PromptMessage], to: ModelEndpoint, profile: Profile) -> list[bytes]:
+    """The messages as JSON, each made once for all requests that want it in the same manner."""
     back = profile.reasoning_back
-    own = back is not None and bool(message.opaque_for(to.provider, to.model))
-    return _written(Manner(profile.system_role, profile.call_ids == "nine", back, own))
+    manner = Manner(profile.system_role, profile.call_ids == "nine", back, own=False)
+    plain = _writer(manner)
+    if back is None:
+        return [message.rendered(plain) for message in messages]
+    whole = _writer(manner._replace(own=True))
+    return [
+        message.rendered(whole if message.opaque_for(to.provider, to.model) else plain)
+        for message in messages
+    ]
 
 
 @cache
-def _written(manner: Manner) -> Callable[[PromptMessage], bytes]:
-    def written(message: PromptMessage) -> bytes:
+def _writer(manner: Manner) -> Callable[[PromptMessage], bytes]:
+    def write(message: PromptMessage) -> bytes:
         # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
         plain = memoryview(json_text.dumps(_message(message, manner))).tobytes()
         return _with_reasoning(plain, message, manner)
 
-    return written
+    return write
 
 
 def _with_reasoning(plain: bytes, message: PromptMessage, manner: Manner) -> bytes:

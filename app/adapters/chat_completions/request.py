@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.adapters.chat_completions.messages import renderer
+from app.adapters.chat_completions.messages import written
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.wire_options import key_of
 from app.core import json_text
@@ -65,10 +65,7 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
         body["response_format"] = {"type": "json_schema", "json_schema": _schema(prompt, profile)}
     _name_the_limit(body, profile)
     # Put together as bytes: what was said in earlier turns is there already.
-    to = opening.endpoint
-    messages = b",".join(
-        [message.rendered(renderer(message, to, profile)) for message in _messages(opening, profile)]
-    )
+    messages = b",".join(written(_messages(opening, profile), opening.endpoint, profile))
     return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], messages)
 
 
