@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import case_tools, cases, messages_wire
+from tests.support import bedrock_wire, case_tools, cases, gemini_wire, messages_wire
 from tests.support.database import migrated
 from tests.support.heard import ONCE, Heard, hear, served
 from tests.support.model_server import Attempt, ModelServer
@@ -254,3 +254,33 @@ async def test_what_is_too_much_to_be_kept_is_left_out(talk: Talk) -> None:
     first = await talk.hear(await talk.model([Attempt(said)]))
     assert (first.run["status"], first.text) == ("completed", "Found.")
     assert "opaque" not in (first.answer or {})
+
+
+async def test_gemini_gets_its_signatures_back(talk: Talk) -> None:
+    call = {"functionCall": {"name": "rate", "args": {"c": "EUR"}}, "thoughtSignature": "c2ln"}
+    attempts = [Attempt([gemini_wire.said(call, finish="STOP")]), Attempt(gemini_wire.text("1.1"))]
+    model = await served(talk.service, talk.server, attempts, provider="gemini")
+    first = await talk.hear(model, actions=True)
+    body = await talk.next(first.run["branch_id"], model, actions=True)
+    assert body["contents"][1]["parts"] == [call]
+
+
+async def test_bedrock_gets_its_signed_thoughts_back(talk: Talk) -> None:
+    wire = bedrock_wire
+    thinks = [
+        wire.delta(0, reasoningContent={"text": "Need rate."}),
+        wire.delta(0, reasoningContent={"signature": "c2ln"}),
+        wire.start(1, "tooluse_1", "rate"),
+        wire.delta(1, toolUse={"input": '{"c": "EUR"}'}),
+        wire.end("tool_use"),
+    ]
+    attempts = [wire.answer(*thinks), wire.answer(wire.delta(0, text="1.1"), wire.end("end_turn"))]
+    model = await served(talk.service, talk.server, attempts, provider="bedrock")
+    first = await talk.hear(model, actions=True)
+    assert first.answer is not None
+    assert first.answer["reasoning"] == "Need rate."
+    body = await talk.next(first.run["branch_id"], model, actions=True)
+    assert body["messages"][1]["content"] == [
+        {"reasoningContent": {"reasoningText": {"text": "Need rate.", "signature": "c2ln"}}},
+        {"toolUse": {"toolUseId": "tooluse_1", "name": "rate", "input": {"c": "EUR"}}},
+    ]
