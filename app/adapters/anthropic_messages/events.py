@@ -174,8 +174,11 @@ class EventReader:
             self._block_stop({"index": index}, out)
         if (opaque := self._opaque.gathered()) is not None:
             out.append(opaque)
+        reason = FINISH_REASONS.get(self._reason)
+        if reason == "paused" and opaque is None:
+            reason = "length"  # the server wants back what is not there
         if self._reason:
-            out.append(FinishReason(FINISH_REASONS.get(self._reason), self._reason))
+            out.append(FinishReason(reason, self._reason))
         out.append(EndMark())
         self.ended = True
 

@@ -47,7 +47,7 @@ class OpaqueGatherer:
         self._blocks: list[OpaqueBlock] = []
         self._size = 0
         self._whole = True
-        """Whether all of it was understood; a part of it would be refused."""
+        """Whether all of it is understood and kept; a part of it would be refused."""
         self.length = 0
         """Code points of text so far; its reader adds to it."""
         self.calls = 0
@@ -56,12 +56,13 @@ class OpaqueGatherer:
     def text(self, index: int, start: dict[str, Any]) -> None:
         """A text block begins."""
         self._text_at[index] = self.length
-        if start.get("citations"):
-            self._cited(index).citations += start["citations"]
+        if type(citations := start.get("citations")) is list and citations:
+            self._cited(index).citations += citations
 
     def begin(self, index: int, start: dict[str, Any], event: bytes) -> None:
         """Another block begins; `event` says so."""
-        self._open[index] = _Open(start, _raw_block(event), self.length)
+        if self._whole:
+            self._open[index] = _Open(start, _raw_block(event), self.length)
 
     def piece(self, index: int, delta: dict[str, Any]) -> None:
         """More of a block; pieces of plain text and of calls are none of this."""
@@ -96,14 +97,15 @@ class OpaqueGatherer:
             return
         self._size += len(text)
         self._blocks.append(OpaqueBlock(text, block.at, span, self.calls))
+        if self._size > MAX_BYTES:
+            self._whole = False
+            self._blocks.clear()
 
     def gathered(self) -> OpaqueBlocks | None:
         """All of it, once the answer is complete; None where there is nothing, or too much."""
         for index in list(self._open):
             self.end(index)
-        if not self._blocks or not self._whole or self._size > MAX_BYTES:
-            return None
-        return OpaqueBlocks(tuple(self._blocks))
+        return OpaqueBlocks(tuple(self._blocks)) if self._blocks and self._whole else None
 
     def _cited(self, index: int) -> _Open:
         if index not in self._open:

@@ -60,8 +60,9 @@ def _with_reasoning(plain: bytes, message: PromptMessage, manner: Manner) -> byt
         return plain
     member = ""
     if manner.own and message.opaque is not None:
-        member = "".join(block.json for block in message.opaque.blocks[:1])[1:-1]
-    elif manner.back == "reasoning_content":
+        kept = (block.json for block in message.opaque.blocks)
+        member = next((json[1:-1] for json in kept if json.startswith(f'{{"{manner.back}"')), "")
+    if not member and manner.back == "reasoning_content":
         member = '"reasoning_content":""'  # which even a turn without any has to have
     return filled(plain.decode(), member).encode() if member else plain
 

@@ -9,7 +9,7 @@ from app.core.json_text import storable
 from app.core.lifecycle import faults
 from app.core.lifecycle.faults import Failure, Trouble
 from app.core.lifecycle.toolcalls import ToolCall, ToolCallParts
-from app.core.opaque import OpaqueBlock
+from app.core.opaque import MAX_BYTES, OpaqueBlock
 
 
 class Draft:
@@ -19,6 +19,7 @@ class Draft:
         "_length",
         "_measured",
         "_paused_at",
+        "_too_much",
         "finish_reason",
         "finish_reason_raw",
         "opaque",
@@ -44,6 +45,8 @@ class Draft:
         self.paused = False
         """Whether the provider interrupted the answer, and would go on with it."""
         self._paused_at = 0
+        self._too_much = False
+        """Whether there was more that the provider wants back than is kept."""
 
     @property
     def text(self) -> str:
@@ -72,8 +75,19 @@ class Draft:
             self.finish_reason_raw = storable(reason.raw[:_WORD])
 
     def carry(self, blocks: Sequence[OpaqueBlock]) -> None:
-        """Take what the provider wants back of what came since the last pause."""
+        """Take what the provider wants back of what came since the last pause; too much of it is not kept."""
         self.opaque += tuple(block.moved(self._paused_at) for block in blocks)
+        if self.opaque and sum(len(block.json) for block in self.opaque) > MAX_BYTES:
+            self.opaque, self._too_much = (), True
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the provider interrupted the answer and can be given all of it back.
+
+        It cannot where calls wait for results that only we can give.
+        """
+        said = self.texts or self.opaque
+        return self.paused and bool(said) and not (self.tool_parts or self.refusals or self._too_much)
 
     def go_on(self) -> None:
         """The answer was interrupted and is about to go on; what was said stands."""

@@ -124,12 +124,10 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
 def _may_go_on(session: Standing) -> bool:
     """Whether the provider interrupted itself, and can be given all that it has said.
 
-    It cannot where an earlier attempt said a part, or where calls wait for results that only we can give.
+    One that said nothing more would say nothing for ever; of what an earlier attempt said it knows nothing.
     """
-    draft = session.draft
-    said = draft.texts or draft.opaque
-    whole = not (session.resumed or draft.tool_parts or draft.refusals)
-    return draft.paused and bool(said) and whole and session.budget.left > 0
+    has_spoken = session.state is State.STREAMING
+    return session.draft.may_go_on and has_spoken and not session.resumed and session.budget.left > 0
 
 
 def _final_checks(session: Standing, calls: Sequence[ToolCall]) -> Steps[Failure | None]:

@@ -159,6 +159,7 @@ def test_details_come_back_whole_and_signed() -> None:
     ]
     assert "reasoning_details" not in turn(options, chunks, of="another")
     assert turn({}, chunks) == {"role": "assistant", "content": "so"}
+    assert turn({"server": "deepseek"}, chunks, PARALLEL)["reasoning_content"] == "", "it was another's"
 
 
 def test_reasoning_comes_back_with_calls_alone_and_is_empty_where_there_was_none() -> None:

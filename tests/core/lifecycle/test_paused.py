@@ -68,6 +68,17 @@ def test_what_cannot_be_given_back_is_an_end(said: Steps) -> None:
     assert "TURN_PAUSED" not in trace.types()
 
 
+def test_a_pause_that_brings_nothing_new_is_an_end() -> None:
+    machine, trace = drive([[[{"text": "a"}, block("<a>"), PAUSE], [PAUSE]]], QUICK)
+    assert (machine.text, machine.openings, trace.code, machine.finish_reason) == ("a", 2, None, "length")
+
+
+def test_more_than_is_kept_cannot_be_given_back() -> None:
+    half: Steps = [{"text": "a"}, block("x" * 300_000), PAUSE]
+    machine, trace = drive([[half]], QUICK)
+    assert (machine.openings, machine.finish_reason, machine.opaque, trace.code) == (2, "length", (), None)
+
+
 def test_a_failure_after_the_pause_makes_all_of_it_void() -> None:
     attempts: list[Steps] = [
         [{"text": "a"}, block("<a>"), PAUSE],
