@@ -21,7 +21,7 @@ from tests.system.test_recorded import PAUSE_S, all_of, check
 pytestmark = pytest.mark.anyio
 
 CUTTINGS = int(os.environ.get("BRANCHLINE_CUTTINGS", "3"))
-"""How often each answer is cut in another way; a hundred take a quarter of an hour."""
+"""How often each answer is cut in another way; a hundred take twenty minutes."""
 MOST_CUTS = 30
 FRAMINGS: list[Framing] = ["eof", "chunked", "length"]
 
