@@ -5,8 +5,11 @@ Not frozen: one of these is made per token, and a frozen dataclass costs twice a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from app.core.opaque import OpaqueBlock
 
 
 @dataclass(slots=True)
@@ -83,9 +86,22 @@ class FinishReason:
     """Why the model stopped."""
 
     reason: str | None
-    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known."""
+    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known.
+
+    `paused`: the provider interrupted itself, and goes on when it is given the answer back.
+    """
     raw: str
     """The provider's own word."""
+
+
+@dataclass(slots=True)
+class OpaqueBlocks:
+    """What the provider must get back of this answer; without blocks, a sign that one is being written.
+
+    Comes when all of the answer has come; places are counted from this answer's beginning.
+    """
+
+    blocks: Sequence[OpaqueBlock] = ()
 
 
 @dataclass(slots=True)
@@ -108,6 +124,7 @@ Chunk = (
     | ToolOutcome
     | UsageReport
     | FinishReason
+    | OpaqueBlocks
     | EndMark
     | KeepAlive
 )

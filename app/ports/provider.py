@@ -10,6 +10,7 @@ from uuid import UUID
 
 from app.core.chunks import Chunk
 from app.core.limits.options import ModelLimits
+from app.core.opaque import PausedTurn
 from app.core.prompt import Prompt
 
 
@@ -48,6 +49,8 @@ class Opening:
     """Text that the answer should go on from."""
     continue_prompt: str | None = None
     """What the model is told after that text; None is the provider's own way."""
+    paused: PausedTurn | None = None
+    """What the provider had said when it interrupted itself, with `paused` as its reason to stop."""
 
 
 LATE: Final = "late"

@@ -87,7 +87,10 @@ class Exchange:
         def answered() -> None:
             reading = read()
             value = reading.value if reading is not None and reading.ok else None
-            execution.log.write(*said(outside.ids, self._branch.id, self._params, machine, value, provided))
+            by = self.endpoints[machine.fallback_index]
+            execution.log.write(
+                *said(outside.ids, self._branch.id, self._params, machine, by, value, provided)
+            )
 
         def open_model(opening: Open) -> tuple[str, ModelStream]:
             return self._open(opening, provided)
@@ -121,6 +124,7 @@ class Exchange:
             attempt=opening.attempt,
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
+            paused=opening.paused,
         )
         return provider.adapter_id, MIDDLES[asking.middle].open(provider, asked)
 

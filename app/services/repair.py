@@ -91,7 +91,9 @@ class Repairer:
 
         def open_model(opening: Open) -> tuple[str, ModelStream]:
             nth = self.opened + what.tried
-            asked = Opening(self.endpoint, prompt, stream_index=nth, attempt=opening.attempt)
+            asked = Opening(
+                self.endpoint, prompt, stream_index=nth, attempt=opening.attempt, paused=opening.paused
+            )
             return self.provider.adapter_id, MIDDLES[self.asking.middle].open(self.provider, asked)
 
         def answered() -> None:

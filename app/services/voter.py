@@ -138,6 +138,7 @@ class Voter:
             attempt=opening.attempt,
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
+            paused=opening.paused,
         )
         middle = MIDDLES[candidate.asking.middle]
         return candidate.provider.adapter_id, middle.open(candidate.provider, asked)

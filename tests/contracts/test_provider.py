@@ -24,7 +24,7 @@ from app.core.discovery import discover
 from app.core.errors import Invalid
 from app.core.faults import FaultKind, ProviderError
 from app.ports.provider import ModelEndpoint, Opening, Provider
-from tests.support import chat_wire, commands, gemini_wire, messages_wire
+from tests.support import bedrock_wire, chat_wire, commands, gemini_wire, messages_wire
 from tests.support.answers import Answer, ask, opening
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
@@ -36,6 +36,7 @@ LONG_MS = 3_600_000
 
 WIRES: dict[str, Callable[[Steps], Attempt]] = {
     "anthropic": messages_wire.attempt,
+    "bedrock": bedrock_wire.attempt,
     "gemini": gemini_wire.attempt,
     "openai": chat_wire.attempt,
 }
@@ -95,8 +96,8 @@ class WireStage:
     def __init__(self, provider: Provider, server: ModelServer) -> None:
         self.provider = provider
         self._server = server
-        said_on_all = provider.name != "gemini"
-        self.streams_calls = self.says_refusals = self.ends_without_reason = said_on_all
+        self.streams_calls = provider.name != "gemini"
+        self.says_refusals = self.ends_without_reason = provider.name in ("openai", "anthropic")
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
         name = self.provider.name

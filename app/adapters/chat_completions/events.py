@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.adapters.chat_completions.inline_tags import Kind, TagSplitter, call_in
+from app.adapters.chat_completions.kept_reasoning import KeptReasoning
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.chat_completions.tool_calls import ToolCalls
 from app.adapters.model_faults import error_object_fault, malformed
@@ -52,6 +53,7 @@ class EventReader:
             kinds.append("tool_call")
         self._tags = TagSplitter(tuple(kinds), profile.max_event_bytes) if kinds else None
         self._calls = ToolCalls()
+        self._kept = None if profile.reasoning_back is None else KeptReasoning(profile.reasoning_back)
         self._spoken = False
         """Whether a delta has brought anything."""
         self._gave_up = False
@@ -95,12 +97,16 @@ class EventReader:
             word = str(finish)
             self._gave_up = word == "error"
             self.finish(out)
+            if self._kept is not None and (opaque := self._kept.gathered()) is not None:
+                out.append(opaque)
             out.append(FinishReason(FINISH_REASONS.get(word.lower()), word))
 
     def _delta(self, delta: dict[str, Any], out: list[Chunk]) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if not reasoning and "reasoning_details" in delta:
             reasoning = _details_text(delta["reasoning_details"])
+        if self._kept is not None:
+            self._kept.details(delta.get("reasoning_details"))
         if reasoning:
             self._reasoning(reasoning, out)
         content = delta.get("content")
@@ -129,7 +135,10 @@ class EventReader:
     def _reasoning(self, reasoning: Any, out: list[Chunk]) -> None:
         if type(reasoning) is str:
             self._spoken = True
-            out.append(ReasoningDelta(self._whole("reasoning", reasoning)))
+            reasoning = self._whole("reasoning", reasoning)
+            if self._kept is not None:
+                self._kept.text(reasoning)
+            out.append(ReasoningDelta(reasoning))
 
     def _part(self, part: dict[str, Any], out: list[Chunk]) -> None:
         """One typed part of a content that is a list."""

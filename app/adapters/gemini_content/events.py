@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.adapters.gemini_content.faults import in_full
+from app.adapters.gemini_content.opaque import SIGNATURE, OpaqueGatherer
 from app.adapters.model_faults import error_object_fault, malformed
 from app.core import json_text
 from app.core.chunks import Chunk, FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, UsageReport
@@ -33,6 +34,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._calls = 0
+        self._opaque = OpaqueGatherer()
         self._counts: dict[str, int] = {}
         self.finished = False
         """Whether a reason to stop came: there is no other sign that an answer is whole."""
@@ -65,17 +67,32 @@ class EventReader:
         reason = FINISH_REASONS.get(word)
         if reason == "stop" and self._calls:
             reason = "tool_calls"  # which has no word of its own here
+        if not self.finished and (opaque := self._opaque.gathered()) is not None:
+            out.append(opaque)
         self.finished = True
         out.append(FinishReason(reason, word))
 
     def _part(self, part: dict[str, Any], out: list[Chunk]) -> None:
         call = part.get("functionCall")
         if type(call) is dict:
+            self._opaque.call(part)
             out.append(self._call(call))
+            self._opaque.calls = self._calls
             return
         text = part.get("text")
-        if type(text) is str and text:
-            out.append(ReasoningDelta(text) if part.get("thought") is True else TextDelta(text))
+        if type(text) is not str or part.get("thought") is True:
+            self._opaque.other(part)
+        if type(text) is not str:
+            return
+        if part.get("thought") is True:
+            if text:
+                out.append(ReasoningDelta(text))
+            return
+        if SIGNATURE in part:
+            self._opaque.text(part, text)
+        if text:
+            self._opaque.length += len(text)
+            out.append(TextDelta(text))
 
     def _call(self, call: dict[str, Any]) -> ToolCallDelta:
         """A call, which comes whole unless the request wanted otherwise; most come without an id."""

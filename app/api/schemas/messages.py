@@ -167,7 +167,8 @@ class MessageView(View):
     content: dict[str, Any] = Field(
         description="system `{text}`; instruction `{instruction, guidance, context, images, "
         "response_format}`, and where they say something `image_detail`, `begins`, `provided`; "
-        "assistant_response `{text, value, reasoning, tool_calls}`; "
+        "assistant_response `{text, value, reasoning, tool_calls}`, and `opaque` where the provider wants "
+        "something back that nobody else can read; "
         "action_request `{function, arguments, "
         "action_response_id}`; action_response `{function, arguments, output, action_request_id, error}`."
     )

@@ -9,6 +9,7 @@ from app.core.json_text import storable
 from app.core.lifecycle import faults
 from app.core.lifecycle.faults import Failure, Trouble
 from app.core.lifecycle.toolcalls import ToolCall, ToolCallParts
+from app.core.opaque import MAX_BYTES, OpaqueBlock
 
 
 class Draft:
@@ -17,8 +18,12 @@ class Draft:
     __slots__ = (
         "_length",
         "_measured",
+        "_paused_at",
+        "_too_much",
         "finish_reason",
         "finish_reason_raw",
+        "opaque",
+        "paused",
         "reasonings",
         "refusals",
         "texts",
@@ -35,6 +40,13 @@ class Draft:
         self.tool_parts = ToolCallParts()
         self.finish_reason: str | None = None
         self.finish_reason_raw: str | None = None
+        self.opaque: tuple[OpaqueBlock, ...] = ()
+        """What the provider wants back of the answer, in order."""
+        self.paused = False
+        """Whether the provider interrupted the answer, and would go on with it."""
+        self._paused_at = 0
+        self._too_much = False
+        """Whether there was more that the provider wants back than is kept."""
 
     @property
     def text(self) -> str:
@@ -57,7 +69,30 @@ class Draft:
     def finish(self, reason: FinishReason) -> None:
         """Note why the model stopped; a word that is not known never hides one that is."""
         if reason.reason is not None or self.finish_reason is None:
-            self.finish_reason, self.finish_reason_raw = reason.reason, storable(reason.raw[:_WORD])
+            self.paused = reason.reason == "paused"
+            # Unless it goes on, the answer is cut.
+            self.finish_reason = "length" if self.paused else reason.reason
+            self.finish_reason_raw = storable(reason.raw[:_WORD])
+
+    def carry(self, blocks: Sequence[OpaqueBlock]) -> None:
+        """Take what the provider wants back of what came since the last pause; too much of it is not kept."""
+        self.opaque += tuple(block.moved(self._paused_at) for block in blocks)
+        if self.opaque and sum(len(block.json) for block in self.opaque) > MAX_BYTES:
+            self.opaque, self._too_much = (), True
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the provider interrupted the answer and can be given all of it back.
+
+        It cannot where calls wait for results that only we can give.
+        """
+        said = self.texts or self.opaque
+        return self.paused and bool(said) and not (self.tool_parts or self.refusals or self._too_much)
+
+    def go_on(self) -> None:
+        """The answer was interrupted and is about to go on; what was said stands."""
+        self._paused_at = self.length
+        self.paused, self.finish_reason, self.finish_reason_raw = False, None, None
 
     def conclude(self, *, end_mark: bool, new_id: Callable[[], str]) -> list[ToolCall] | Failure:
         """Judge the draft as a whole answer: its tool calls, or why it is none.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from app.core.events.base import Event
 from app.core.lifecycle.inputs import Answer
+from app.core.opaque import PausedTurn
 
 
 @dataclass(slots=True)
@@ -30,6 +31,8 @@ class Open:
     """Which opening of the session this is, over all models, 1-based."""
     continue_from: str = ""
     """Text that the answer should go on from; empty to start afresh."""
+    paused: PausedTurn | None = None
+    """What is given back to a provider that interrupted itself, for it to go on."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from app.core.chunks import (
     FinishReason,
     KeepAlive,
     MessageBreak,
+    OpaqueBlocks,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
@@ -19,7 +20,7 @@ from app.core.chunks import (
     UsageReport,
 )
 from app.core.events.adapter import AdapterDetected, AdapterWrapEnd, AdapterWrapStart
-from app.core.events.base import Callback
+from app.core.events.base import Callback, Event
 from app.core.events.session import FinalizationEnd, FinalizationStart, StreamReady, Token
 from app.core.events.timeout import TimeoutReset, TimeoutStart, TimeoutTriggered
 from app.core.events.tool import ToolObserved, ToolOutcomeObserved, ToolRequested
@@ -29,6 +30,7 @@ from app.core.lifecycle.effects import Close, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.inspection import Moment, judge, look_for_drift
+from app.core.lifecycle.opening import go_on
 from app.core.lifecycle.resuming import save
 from app.core.lifecycle.seam import Settled
 from app.core.lifecycle.standing import Standing
@@ -62,12 +64,9 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case RefusalDelta(text=text) if text:
             _come_forward(session)
             session.draft.refusals.append(text)
-        case ToolUse(id=id, name=name, arguments=arguments):
+        case ToolUse() | ToolOutcome():
             _come_forward(session)
-            yield ToolObserved(id, name, arguments)
-        case ToolOutcome(id=id, output=output, is_error=is_error):
-            _come_forward(session)
-            yield ToolOutcomeObserved(id, output, is_error)
+            yield _observed(chunk)
         case EndMark():
             yield Close()
             yield from conclude(session, end_mark=True)
@@ -77,8 +76,17 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
+        case OpaqueBlocks(blocks=blocks):
+            _come_forward(session)
+            session.draft.carry(blocks)
         case TextDelta() | ReasoningDelta() | RefusalDelta() | MessageBreak() | KeepAlive():
             session.limits.alive(session.now_ms)
+
+
+def _observed(chunk: ToolUse | ToolOutcome) -> Event:
+    if isinstance(chunk, ToolUse):
+        return ToolObserved(chunk.id, chunk.name, chunk.arguments)
+    return ToolOutcomeObserved(chunk.id, chunk.output, chunk.is_error)
 
 
 def silence(session: Standing, kind: str) -> Steps[None]:
@@ -104,6 +112,9 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
     if not (yield from _join(session)):
         return
+    if _may_go_on(session):
+        yield from go_on(session)
+        return
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
         yield from fail(session, calls)
@@ -120,6 +131,15 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
         return
     session.tool_calls = calls
     yield from complete(session)
+
+
+def _may_go_on(session: Standing) -> bool:
+    """Whether the provider interrupted itself, and can be given all that it has said.
+
+    One that said nothing more would say nothing for ever; of what an earlier attempt said it knows nothing.
+    """
+    has_spoken = session.state is State.STREAMING
+    return session.draft.may_go_on and has_spoken and not session.resumed and session.budget.left > 0
 
 
 def _final_checks(session: Standing, calls: Sequence[ToolCall]) -> Steps[Failure | None]:

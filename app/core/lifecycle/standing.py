@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from app.core.chunks import UsageReport
@@ -18,6 +18,7 @@ from app.core.lifecycle.table import State, step
 from app.core.lifecycle.tally import AttemptUsage, Tally
 from app.core.lifecycle.toolcalls import ToolCall
 from app.core.lifecycle.verdict import Spent
+from app.core.opaque import OpaqueBlock
 
 Purpose = Literal["main", "repair", "voter"]
 
@@ -155,6 +156,12 @@ class Standing:
     def reasoning(self) -> str:
         """The present attempt's reasoning."""
         return "".join(self.draft.reasonings)
+
+    @property
+    def opaque(self) -> Sequence[OpaqueBlock]:
+        """What the provider wants back of the answer; nothing of one that is cut, or of two attempts."""
+        is_whole = self.finish_reason in ("stop", "tool_calls") and not self.resumed
+        return self.draft.opaque if is_whole else ()
 
     @property
     def refusal(self) -> str:

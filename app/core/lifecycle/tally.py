@@ -13,7 +13,7 @@ from app.core.lifecycle.effects import StreamError
 
 @dataclass(slots=True)
 class AttemptUsage:
-    """What one attempt was reported to have used."""
+    """What one attempt was reported to have used; one that was paused has an entry for each call."""
 
     fallback_index: int
     attempt: int
@@ -38,10 +38,16 @@ class Tally:
     """One for each attempt whose server reported any, in order."""
     causes: list[StreamError] = field(default_factory=list)
     """The last error of each model that was given up."""
+    _asks_again: bool = False
+
+    def next_call(self) -> None:
+        """The attempt asks once more: what is reported from now on comes beside what was."""
+        self._asks_again = True
 
     def report(self, fallback_index: int, attempt: int, usage: UsageReport) -> None:
         """Note a usage report; it replaces an earlier one of the same attempt."""
-        if self.usages:
+        asks_again, self._asks_again = self._asks_again, False
+        if self.usages and not asks_again:
             last = self.usages[-1]
             if (last.fallback_index, last.attempt) == (fallback_index, attempt):
                 last.usage = usage

@@ -267,3 +267,11 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], pointer: 
     with pytest.raises(Invalid) as caught:
         profile_of(ModelEndpoint("m", "anthropic", "m", options=options))
     assert [(error.pointer, error.code) for error in caught.value.errors] == [(pointer, code)]
+
+
+def test_tools_that_the_server_runs_itself_stand_before_ours() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    ours = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}
+    with_tools = Prompt(HELLO.messages, tools=[ToolSchema("add", "Adds.", SCHEMA)])
+    assert body(with_tools, {"extra_body": {"tools": [search]}})["tools"] == [search, ours]
+    assert body(options={"extra_body": {"tools": [search]}})["tools"] == [search]
