@@ -12,6 +12,7 @@ import httpcore
 import httpx
 
 from app.adapters.checked_network import AddressRefused, CheckedNetwork, MayReach
+from app.adapters.tools.headers import Unsendable, secrets_in, sent_headers
 from app.adapters.tools.http_answers import (
     BLOCKED_ADDRESS,
     INVALID_RESPONSE,
@@ -37,9 +38,6 @@ IDLE_S: Final = 4.0
 call that meets its end is lost and may not be repeated."""
 KEPT: Final = 64
 """Unused connections that are kept at most."""
-SHORTEST_SECRET: Final = 6
-"""Characters of a header's value from which on it is taken out of errors; a shorter one may be any word."""
-
 WORDS_BYTES: Final = 65_536
 """How much is read of the body of an answer that is no success, and"""
 WORDS_S: Final = 1.0
@@ -95,19 +93,14 @@ class HttpTools:
         except TimeoutError:
             words = f"the answer did not end within {http.total_ms} ms; {_UNKNOWN}"
             raise ToolFailure(TIMEOUT, words) from None
-        return output_in(answer, hidden=_secrets(chosen))
+        return output_in(answer, hidden=secrets_in(chosen))
 
     def _chosen(self, http: HttpSettings) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""
-        named = http.variables()
-        found = dict(http.headers)
-        for header, variable in named.items():
-            value = (self._exposed.get(variable) or "").strip()
-            if not value or not (value.isascii() and value.isprintable()):
-                words = f"the variable {variable!r} for {header!r} has no value here that can be sent"
-                raise ToolFailure(NOT_CONFIGURED, words, retryable=False)
-            found[header] = value
-        return {name.lower(): value for name, value in found.items()}
+        try:
+            return sent_headers(http.headers, self._exposed)
+        except Unsendable as error:
+            raise ToolFailure(NOT_CONFIGURED, str(error), retryable=False) from None
 
     async def _post(self, http: HttpSettings, headers: Mapping[str, str], body: bytes) -> Answer:
         limits: dict[str, float | None] = {
@@ -195,12 +188,6 @@ def _lost(answered: bool) -> ToolFailure:
         return ToolFailure(CONNECTION_LOST, words, retryable=True)
     words = f"the connection was lost, or spoke no HTTP, before an answer; {_UNKNOWN}"
     return ToolFailure(OUTCOME_UNKNOWN, words, retryable=True)
-
-
-def _secrets(headers: Mapping[str, str]) -> set[str]:
-    """What must not be told of the values: each as it is, and without the word of its scheme."""
-    parts = {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}
-    return {part for part in parts if len(part) >= SHORTEST_SECRET}
 
 
 def _body(invocation: Invocation) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from app.adapters.tools.headers import without
 from app.core import json_text
 from app.ports.tool import ToolFailure
 
@@ -97,8 +98,7 @@ def _text(answer: Answer) -> str:
 
 def _shown(text: str, most: int, hidden: Collection[str]) -> str:
     """At most `most` code points of it, on one line, printable and without the `hidden` texts."""
-    for secret in sorted(hidden, key=len, reverse=True):
-        text = text.replace(secret, "***")
+    text = without(hidden, text)
     shown = "".join(c if c.isprintable() else " " for c in text[: 4 * most])
     kept = " ".join(shown.split())
     return kept if len(kept) <= most else kept[: most - 1] + "…"
