@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -17,6 +25,15 @@ from pydantic_settings import (
 )
 
 from app.core.addresses import is_loopback
+from app.core.http_tool import MOST_MS
+from app.core.mcp_server import (
+    CALL_MS,
+    CONNECT_MS,
+    REQUEST_MS,
+    SERVER_NAME,
+    McpServer,
+    server_header_faults,
+)
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -70,6 +87,66 @@ class ModelSettings(BaseModel):
             if not key:
                 raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
         return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options)
+
+
+class McpTimeoutSettings(BaseModel):
+    """How long an MCP server may take, in milliseconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect: int = Field(CONNECT_MS, ge=1, le=MOST_MS)
+    request: int = Field(REQUEST_MS, ge=1, le=MOST_MS)
+    call: int = Field(CALL_MS, ge=1, le=MOST_MS)
+
+
+class McpServerSettings(BaseModel):
+    """An MCP server that the operator offers to every project: `[[mcp_servers]]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=SERVER_NAME)
+    """Part of the names of its tools."""
+    url: str | None = Field(None, pattern=r"^https?://[\x21-\x7e]+$")
+    """Where it speaks MCP over streamable HTTP, at any address; or"""
+    command: tuple[str, ...] = ()
+    """the program that speaks it over its standard input and output, and its arguments."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with each request; `env:NAME` sends the value of a variable."""
+    env: tuple[str, ...] = ()
+    """Variables that the program is given beside PATH and its like."""
+    cwd: str | None = None
+    """The folder that the program runs in."""
+    timeout_ms: McpTimeoutSettings = McpTimeoutSettings()
+    trust_hints: bool = False
+    """Whether what it says of its tools' effects is believed."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError("a server has either a url or a command")
+        if self.url is None and self.headers:
+            raise ValueError("headers are sent to a url; a program is given variables with env")
+        if self.url is not None and (self.env or self.cwd):
+            raise ValueError("env and cwd are a program's; a url is sent headers")
+        if faults := server_header_faults(self.headers):
+            raise ValueError("; ".join(f"headers.{name}: {fault}" for name, fault in faults.items()))
+        return self
+
+    def server(self) -> McpServer:
+        """As the service takes it."""
+        limits = self.timeout_ms
+        return McpServer(
+            self.name,
+            self.url,
+            tuple((name, value.get_secret_value()) for name, value in self.headers.items()),
+            self.command,
+            self.env,
+            self.cwd,
+            limits.connect,
+            limits.request,
+            limits.call,
+            self.trust_hints,
+        )
 
 
 class Settings(BaseSettings):
@@ -140,6 +217,8 @@ class Settings(BaseSettings):
     """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """MCP servers offered to every project: `[[mcp_servers]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

@@ -49,6 +49,7 @@ from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
 from app.hook_wiring import hooking
+from app.mcp_wiring import Speaking, speaking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
@@ -173,12 +174,16 @@ async def application(
         models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
         http = HttpTools(addresses.admits, exposed)
         stack.push_async_callback(http.aclose)
+        mcp = await stack.enter_async_context(
+            speaking(settings, on.database, on.clock, on.ids, addresses, exposed)
+        )
         tools = Tools(
             PostgresTools(on.database, on.ids),
             on.clock,
             python=python.specs,
             addresses=addresses,
             exposed=exposed,
+            mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
@@ -191,7 +196,7 @@ async def application(
             ids=on.ids,
             models=models,
             known_providers=known,
-            runners=(python, http),
+            runners=(python, http, mcp.runner),
             catalog=tools,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
@@ -203,7 +208,17 @@ async def application(
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
         services = _services(
-            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
+            on,
+            settings,
+            made,
+            keys,
+            models,
+            tools,
+            mcp,
+            webhooks,
+            told,
+            home=home.id,
+            development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -260,6 +275,7 @@ def _services(
     keys: Keys,
     models: Models,
     tools: Tools,
+    mcp: Speaking,
     webhooks: Webhooks,
     told: Telling,
     *,
@@ -282,6 +298,7 @@ def _services(
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     told.show(figures)
+    mcp.show(figures)
     return Services(
         ids=on.ids,
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
@@ -290,6 +307,7 @@ def _services(
         branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
         tools=tools,
+        mcp_servers=mcp.servers,
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
@@ -301,7 +319,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

@@ -16,6 +16,7 @@ from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.mcp_servers import McpServers
 from app.services.models import Models
 from app.services.projects import Projects
 from app.services.tools import Tools
@@ -48,6 +49,7 @@ class Services:
     branches: Branches
     models: Models
     tools: Tools
+    mcp_servers: McpServers
     webhooks: Webhooks
     approvals: Approvals
     choices: Choices | None = None

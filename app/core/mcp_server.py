@@ -12,6 +12,8 @@ from app.core.http_tool import ENV, header_faults, names_variable
 
 SERVER_NAME: Final = r"^[a-z0-9]([_-]?[a-z0-9]){0,23}$"
 """Without two underscores in a row, so that the name of a tool can be taken apart again."""
+MCP_PREFIX: Final = "mcp__"
+"""What the names of all their tools begin with."""
 NAME_LENGTH: Final = 64
 """Longest name of a tool that every model takes."""
 
@@ -94,7 +96,7 @@ def offered_name(server: str, tool: str) -> str:
     A name that is not made of those, or is too long, is changed and ends in eight hexadecimal digits of its
     SHA-256, so that it stays the same for ever and is told apart from others that would look like it.
     """
-    prefix = f"mcp__{server}__"
+    prefix = f"{MCP_PREFIX}{server}__"
     room = NAME_LENGTH - len(prefix)
     if _LEGAL.fullmatch(tool) and len(tool) <= room:
         return prefix + tool

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from app.core.mcp_server import McpServer
 from app.ports.catalog import Once
-from app.ports.tool import ToolSpec
+from app.ports.tool import StoredTool, ToolSpec
 
 State = Literal["idle", "ready", "refused", "unavailable"]
 
@@ -48,6 +48,11 @@ class McpServerStore(Protocol):
     async def all(self, project_id: UUID) -> Sequence[StoredServer]:
         """Every server of the project, by name."""
 
+    async def with_tools(self, project_id: UUID) -> tuple[Sequence[StoredTool], Sequence[StoredServer]]:
+        """Every tool that the project registered, and every server, by name and in one statement: both are
+        looked up for each run.
+        """
+
     async def find(self, project_id: UUID, name: str) -> StoredServer | None:
         """One of them."""
 
@@ -77,5 +82,5 @@ class McpPeers(Protocol):
     def standing(self, owner: UUID | None, server: McpServer) -> Standing:
         """What is known now; nobody is asked."""
 
-    async def forget(self, owner: UUID | None, server: McpServer) -> None:
-        """End the session with a server that is registered no more."""
+    def forget(self, owner: UUID | None, server: McpServer) -> None:
+        """End the session with a server that is registered no more, when its last call has ended."""

@@ -84,6 +84,7 @@ async def test_the_list_has_the_servers_tools_first_and_then_the_projects_by_nam
         "strict": False,
         "idempotent": False,
         "http": None,
+        "mcp": None,
         "created_at": None,
         "updated_at": None,
     }
@@ -115,7 +116,7 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
 @pytest.mark.parametrize(
     ("change", "pointer", "code"),
     [
-        ({"kind": "mcp"}, "/kind", "unsupported_option"),
+        ({"kind": "mcp"}, "/kind", "invalid"),
         ({"kind": "client"}, "/kind", "unsupported_option"),
         ({"kind": "python"}, "/kind", "invalid"),
         ({"kind": "ftp"}, "/kind", "invalid"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,22 +21,26 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
+from app.adapters.db.mcp_servers import PostgresMcpServers
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks
+from app.adapters.mcp.peers import Peers
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import FieldError, Invalid
+from app.core.mcp_server import McpServer
 from app.ports.provider import Capabilities, ModelEndpoint, Opening
 from app.ports.tool import ToolSpec
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.mcp_servers import McpServers
 from app.services.models import AddressRule, Models, OperatorModels
 from app.services.projects import Projects
 from app.services.tools import Tools
@@ -123,6 +127,8 @@ async def serving(
     addresses: AddressRule | None = None,
     exposed: Mapping[str, str | None] | None = None,
     readiness: Mapping[str, Any] | None = None,
+    mcp: Sequence[McpServer] = (),
+    installed: bool = True,
 ) -> AsyncIterator[Api]:
     """A server over the database, for the length of the block; in production mode unless `edge` says so."""
     edge = edge or Edge()
@@ -143,12 +149,23 @@ async def serving(
         addresses=addresses or AddressRule(),
         exposed=exposed,
     )
+    rule = addresses or AddressRule()
+    peers = Peers(rule.admits, exposed, {}, clock)
+    mcp_servers = McpServers(
+        PostgresMcpServers(database, ids),
+        peers,
+        operator={server.name: server for server in mcp},
+        addresses=rule,
+        exposed=exposed,
+        installed=installed,
+    )
     tools = Tools(
         PostgresTools(database, ids),
         clock,
         python={ADD.name: ADD},
-        addresses=addresses or AddressRule(),
+        addresses=rule,
         exposed=exposed,
+        mcp=mcp_servers,
     )
     services = Services(
         ids=ids,
@@ -163,6 +180,7 @@ async def serving(
         branches=Branches(PostgresBranches(database, ids), models, tools),
         models=models,
         tools=tools,
+        mcp_servers=mcp_servers,
         webhooks=Webhooks(PostgresWebhooks(database, ids), addresses or AddressRule()),
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
         choices=Choices(Cel(), {}, addresses or AddressRule()),
@@ -174,13 +192,14 @@ async def serving(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
         yield Api(app, client, services, database, clock, home)
+    await peers.aclose()
     await engine.dispose()
 
 
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 9)
     return build_app(services).openapi()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -28,7 +29,7 @@ from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import EDGES, State, as_mermaid
-from app.settings import PREFIX, ModelSettings, Settings
+from app.settings import PREFIX, McpServerSettings, ModelSettings, Settings
 from tests.support import conformance
 from tests.support.walks import UNWALKED, walked_by
 
@@ -261,10 +262,14 @@ In the environment lists are separated by commas, and objects are JSON. On the c
 A model under `models`:
 
 {table(["Member", "Default", "Meaning"], _settings(ModelSettings))}
+
+A server in `mcp_servers` ([how](how-to/use-mcp-servers.md)):
+
+{table(["Member", "Default", "Meaning"], _settings(McpServerSettings))}
 """
 
 
-def _settings(cls: type[Settings] | type[ModelSettings]) -> Iterable[list[str]]:
+def _settings(cls: type[Settings] | type[ModelSettings] | type[McpServerSettings]) -> Iterable[list[str]]:
     said = said_of(cls)
     for name, field in cls.model_fields.items():
         alias = field.validation_alias
@@ -278,6 +283,8 @@ def _default(value: Any) -> str:
             return "–"
         case _ if value is PydanticUndefined:
             return "has to be given"
+        case BaseModel():
+            return ", ".join(f"`{name}` {said}" for name, said in value)
         case _:
             return f"`{value}`"
 

@@ -20,6 +20,7 @@ from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from app.core.mcp_server import McpServer
+from tests.support.polling import until
 
 Handler = Callable[..., Awaitable[types.CallToolResult]]
 
@@ -110,8 +111,7 @@ async def serving(asgi: Any) -> AsyncIterator[str]:
     config = uvicorn.Config(asgi, port=0, log_level="critical", timeout_graceful_shutdown=1, lifespan="on")
     server = _Quiet(config)
     task = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.005)
+    await until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"

@@ -40,7 +40,7 @@ class PostgresTools:
         """See the port."""
         query = sa.select(tools).where(tools.c.project_id == project_id).order_by(tools.c.name)
         async with self._database.reading() as connection:
-            return [_tool(row) for row in await connection.execute(query)]
+            return [stored_tool(row) for row in await connection.execute(query)]
 
     async def find(self, project_id: UUID, name: str) -> StoredTool | None:
         """See the port."""
@@ -73,7 +73,7 @@ class PostgresTools:
                 return await self._insert(connection, project_id, spec, by), True
             changed = sa.update(tools).where(tools.c.id == before.id)
             changed = changed.values(**_values(spec), updated_at=sa.func.now()).returning(tools)
-            made = _tool((await connection.execute(changed)).one())
+            made = stored_tool((await connection.execute(changed)).one())
             await self._audit.note(connection, "replace", project_id, before, made, by=by)
         return made, False
 
@@ -94,7 +94,7 @@ class PostgresTools:
         if (await connection.scalar(ours) or 0) >= MOST:
             raise Conflict(f"A project has at most {MOST} tools; delete one first.")
         statement = insert(tools).values(id=self._ids.new(), project_id=project_id, **_values(spec))
-        made = _tool((await connection.execute(statement.returning(tools))).one())
+        made = stored_tool((await connection.execute(statement.returning(tools))).one())
         await self._audit.note(connection, "create", project_id, None, made, by=by)
         return made
 
@@ -109,10 +109,11 @@ async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
 async def _one(connection: AsyncConnection, project_id: UUID, name: str) -> StoredTool | None:
     query = sa.select(tools).where(tools.c.project_id == project_id, tools.c.name == name)
     row = (await connection.execute(query)).one_or_none()
-    return None if row is None else _tool(row)
+    return None if row is None else stored_tool(row)
 
 
-def _tool(row: Any) -> StoredTool:
+def stored_tool(row: Any) -> StoredTool:
+    """The tool of a row."""
     values = row._mapping
     spec = ToolSpec(**{name: values[name] for name in _SAID})
     return StoredTool(spec, values["id"], values["created_at"], values["updated_at"])

@@ -19,7 +19,7 @@ from app.ports.ambient import Clock
 from app.ports.mcp import Standing, State
 from app.ports.tool import ToolSpec
 
-MOST_CALLS: Final = 32
+MOST_CALLS: Final = 100
 """Calls of one server that are under way at the same time; others wait for their turn."""
 PAUSE_MS: Final = 1_000.0
 MOST_PAUSE_MS: Final = 30_000.0
@@ -112,6 +112,11 @@ class Peer:
                 await asyncio.wait([task])
         if self._link is not None:
             await self._link.aclose()
+
+    def retire(self) -> None:
+        """End the session when nothing is under way in it any more."""
+        if self._link is not None:
+            self._lost(self._link)
 
     # Calls
 

@@ -47,11 +47,10 @@ class Peers:
         self._variables = variables
         self._clock = clock
         self._peers: dict[tuple[UUID | None, McpServer], Peer] = {}
-        self._ending: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
         """End all sessions and processes."""
-        await asyncio.gather(*(peer.aclose() for peer in self._peers.values()), *self._ending)
+        await asyncio.gather(*(peer.aclose() for peer in self._peers.values()))
         self._peers.clear()
 
     @property
@@ -68,10 +67,10 @@ class Peers:
         peer = self._peers.get((owner, server))
         return Standing() if peer is None else peer.standing
 
-    async def forget(self, owner: UUID | None, server: McpServer) -> None:
+    def forget(self, owner: UUID | None, server: McpServer) -> None:
         """See the port."""
         if (peer := self._peers.pop((owner, server), None)) is not None:
-            await peer.aclose()
+            peer.retire()
 
     async def call(
         self, owner: UUID | None, server: McpServer, tool: str, arguments: Mapping[str, Any]
@@ -101,13 +100,8 @@ class Peers:
             peer = Peer(owner, server, self._opener(owner), told, self._clock)
         self._peers[key] = peer
         if len(self._peers) > MOST:
-            self._end(self._peers.pop(next(iter(self._peers))))
+            self._peers.pop(next(iter(self._peers))).retire()
         return peer
-
-    def _end(self, peer: Peer) -> None:
-        task = asyncio.create_task(peer.aclose())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
 
     def _opener(self, owner: UUID | None) -> Callable[[McpServer, Callable[[], None]], Any]:
         async def open(server: McpServer, changed: Callable[[], None]) -> Link:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 """What every model takes as the name of a function."""
 
 HTTP = "http"
+MCP = "mcp"
 
 _TIME = "2026-11-30T12:00:00.000Z"
 _SAID: dict[str, Any] = {
@@ -35,7 +37,10 @@ _SAID: dict[str, Any] = {
 
 
 def _only_http(kind: Any) -> Any:
-    if kind in ("mcp", "client"):
+    if kind == MCP:
+        words = "tools of MCP servers come with their server: POST /v1/mcp-servers"
+        raise PydanticCustomError("mcp_tool", words)
+    if kind == "client":
         raise PydanticCustomError("unsupported_option", "tools of this kind are not offered by this version")
     if kind == "python":
         words = "Python tools are declared in modules that the operator names in BRANCHLINE_TOOL_MODULES"
@@ -128,13 +133,27 @@ class HttpSeen(View):
     timeout_ms: dict[str, int]
 
 
+class McpSeen(View):
+    """Which server has a tool, and what it is called there."""
+
+    server: str
+    tool: str
+
+
 class ToolView(View):
     """A tool that models can call."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"object": "tool", "name": "weather", **_SAID, "created_at": _TIME, "updated_at": _TIME}
+                {
+                    "object": "tool",
+                    "name": "weather",
+                    **_SAID,
+                    "mcp": None,
+                    "created_at": _TIME,
+                    "updated_at": _TIME,
+                }
             ]
         }
     )
@@ -146,8 +165,9 @@ class ToolView(View):
     parameters: dict[str, Any] = Field(description="JSON Schema of the arguments.")
     strict: bool = Field(description="Whether the arguments must be exactly the schema's properties.")
     idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
-    http: HttpSeen | None = Field(description="Null for Python tools.")
-    created_at: datetime | None = Field(description="Null for Python tools, which are read-only.")
+    http: HttpSeen | None = Field(description="Null for tools of other kinds.")
+    mcp: McpSeen | None = Field(description="Null for tools of other kinds.")
+    created_at: datetime | None = Field(description="Null for tools of Python and MCP, which are read-only.")
     updated_at: datetime | None
 
 
@@ -171,6 +191,7 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
         "strict": spec.strict,
         "idempotent": spec.idempotent,
         "http": _http_view(HttpSettings.of(spec.settings)) if spec.kind == HTTP else None,
+        "mcp": _mcp_view(spec.settings) if spec.kind == MCP else None,
         "created_at": instant(tool.created_at),
         "updated_at": instant(tool.updated_at),
     }
@@ -179,3 +200,7 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
 def _http_view(http: HttpSettings) -> dict[str, Any]:
     shown = {name: value if names_variable(value) else None for name, value in http.headers.items()}
     return {**http.settings(), "headers": shown}
+
+
+def _mcp_view(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {"server": settings["server"].name, "tool": settings["tool"]}
