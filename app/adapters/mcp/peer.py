@@ -30,11 +30,16 @@ LIST_EVERY_MS: Final = 1_000.0
 """A list is not read more often than this, whatever the server says of it."""
 STALE_MS: Final = 300_000.0
 """After this a list is read again though nobody spoke of a change: a notice may have been lost."""
+REFUSED_MS: Final = 30_000.0
+"""The same of a list that could not be taken."""
 WAIT_S: Final = 10.0
 """How long whoever asks for the tools waits for a list that is being read."""
 
 _LASTING: Final = frozenset({Kind.BLOCKED, Kind.NOT_CONFIGURED})
 """What does not pass by itself is told as it is, also while nobody is asked."""
+
+_NO_LIST: Final = frozenset({Kind.INVALID, Kind.TOO_LARGE})
+"""An answer came, and it is no list."""
 
 log = structlog.get_logger("mcp")
 
@@ -185,9 +190,13 @@ class Peer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S):
                     await asyncio.wait([self._reading])
-        elif self._clock.mono_ms() - self._listed_ms > STALE_MS:
+        elif self._clock.mono_ms() - self._listed_ms > self._stale_ms:
             self._told_of_change()
         return self._specs
+
+    @property
+    def _stale_ms(self) -> float:
+        return REFUSED_MS if self._standing.state == "refused" else STALE_MS
 
     def _told_of_change(self) -> None:
         self._changed = True
@@ -209,6 +218,9 @@ class Peer:
         except ListRefused as refused:
             self._takes({}, "refused", str(refused))
         except (Trouble, TimeoutError) as trouble:
+            if isinstance(trouble, Trouble) and trouble.kind in _NO_LIST:
+                self._takes({}, "refused", trouble.words)
+                return
             self._changed = True
             if self._failure is None:  # Else it is known since the greeting.
                 self._stands("unavailable", str(trouble) or "no answer in time")

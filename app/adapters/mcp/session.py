@@ -93,8 +93,9 @@ class Session:
     async def aclose(self) -> None:
         """End now."""
         self._ended.set()
-        if self._host is not None and self._host is not asyncio.current_task():
-            await asyncio.wait([self._host], timeout=CLOSE_S)
+        if self._host is not None:
+            if self._client is not None:
+                await asyncio.wait([self._host], timeout=CLOSE_S)
             self._host.cancel()
             await asyncio.wait([self._host])
 

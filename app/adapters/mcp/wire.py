@@ -160,7 +160,8 @@ class Wire(httpx2.AsyncBaseTransport):
         if not kind.startswith("application/json"):
             await answer.aclose()
             return httpx2.Response(answer.status, headers=answer.headers)
-        return httpx2.Response(answer.status, headers={"content-type": kind}, content=await _whole(answer))
+        kept = {name: headers[name] for name in ("content-type", _SESSION) if name in headers}
+        return httpx2.Response(answer.status, headers=kept, content=await _whole(answer))
 
     def _refused(
         self, request: httpx2.Request, status: int, headers: Mapping[str, str], body: bytes
