@@ -44,10 +44,16 @@ async def speaking(
     ids: IdSource,
     addresses: AddressRule,
     exposed: Mapping[str, str | None],
+    *,
+    installed: bool | None = None,
 ) -> AsyncIterator[Speaking]:
-    """For the block; its end ends all sessions and processes. Raises BadSettings."""
+    """For the block; its end ends all sessions and processes. Raises BadSettings.
+
+    `installed` says whether the SDK is there; None looks.
+    """
+    installed = is_installed() if installed is None else installed
     operator = {each.name: each.server() for each in settings.mcp_servers}
-    _check(operator, len(settings.mcp_servers))
+    _check(operator, len(settings.mcp_servers), installed)
     peers = Peers(addresses.admits, exposed, os.environ, clock)
     servers = McpServers(
         PostgresMcpServers(database, ids),
@@ -55,7 +61,7 @@ async def speaking(
         operator=operator,
         addresses=addresses,
         exposed=exposed,
-        installed=is_installed(),
+        installed=installed,
     )
     try:
         yield Speaking(servers, McpTools(peers), peers)
@@ -63,10 +69,10 @@ async def speaking(
         await peers.aclose()
 
 
-def _check(operator: Mapping[str, McpServer], named: int) -> None:
+def _check(operator: Mapping[str, McpServer], named: int, installed: bool) -> None:
     if len(operator) < named:
         raise BadSettings("mcp_servers: two servers have the same name")
-    if operator and not is_installed():
+    if operator and not installed:
         raise BadSettings("mcp_servers: the extra `mcp` is not installed: pip install 'branchline[mcp]'")
     for server in operator.values():
         for variable in (*server.variables().values(), *server.env):

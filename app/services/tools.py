@@ -100,7 +100,7 @@ class Tools:
         if not name.startswith(MCP_PREFIX):
             return None
         spec = (await self.tools(project_id)).get(name)
-        return StoredTool(spec) if spec is not None and spec.settings.get("server") is not None else None
+        return StoredTool(spec) if spec is not None and spec.origin is not None else None
 
     async def create(self, who: Principal, spec: ToolSpec, once: Once | None = None) -> StoredTool:
         """Register a tool. Raises Invalid, Conflict."""

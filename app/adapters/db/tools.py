@@ -23,7 +23,7 @@ from app.ports.tool import StoredTool, ToolSpec
 MOST: Final = 500
 """Tools of a project: all of them are read together, and more than that no model can be shown."""
 
-_SAID = tuple(name for name in ToolSpec.__slots__ if name != "prepares")
+_SAID = tuple(name for name in ToolSpec.__slots__ if name not in ("prepares", "origin", "version"))
 
 
 class PostgresTools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -87,8 +88,10 @@ def specs_of(owner: UUID | None, server: McpServer, tools: Sequence[ListedTool])
     for tool in tools:
         name = offered_name(server.name, tool.name)
         if name in specs:
-            other = specs[name].settings["tool"]
-            raise ListRefused(f"the tools {other!r} and {tool.name!r} would both be called {name!r} here")
+            other = specs[name].origin or {}
+            raise ListRefused(
+                f"the tools {other.get('tool')!r} and {tool.name!r} would both be called {name!r} here"
+            )
         specs[name] = _spec(owner, server, tool, name)
     return specs
 
@@ -110,7 +113,9 @@ def _spec(owner: UUID | None, server: McpServer, tool: ListedTool, name: str) ->
         storable(tool.description[:MAX_DESCRIPTION]),
         tool.parameters,
         idempotent=server.trust_hints and tool.repeatable,
-        settings={"owner": owner, "server": server, "tool": tool.name, "output": tool.output},
+        settings={"owner": owner, "server": server, "output": tool.output},
+        origin={"server": server.name, "tool": tool.name},
+        version=hashlib.sha256(tool.canonical()).hexdigest(),
     )
 
 

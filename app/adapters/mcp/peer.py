@@ -243,7 +243,7 @@ class Peer:
         self._standing = Standing(
             state,
             reason,
-            {name: spec.settings["tool"] for name, spec in self._specs.items()} if listed else None,
+            {name: (spec.origin or {})["tool"] for name, spec in self._specs.items()} if listed else None,
             None if self._link is None else self._link.protocol,
             was_ms,
         )

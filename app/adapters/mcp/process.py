@@ -24,6 +24,10 @@ from app.core.mcp_server import McpServer
 
 GRACE_S: Final = 2.0
 """How long the process may take to end by itself, and then again until it is killed."""
+LOOK_S: Final = 0.1
+"""How often it is looked whether the process has ended."""
+LAST_WORDS_S: Final = 0.5
+"""How long its output is read on after its end."""
 TOLD: Final = 500
 """Characters of a line of its standard error that are logged."""
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ", "USER")
@@ -58,19 +62,21 @@ async def process_of(server: McpServer, ended: asyncio.Event) -> AsyncIterator[S
         raise Trouble(Kind.NOT_CONFIGURED, words) from None
     incoming, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    reading = asyncio.create_task(_read(process, incoming, ended))
     tasks = [
-        asyncio.create_task(_read(process, incoming, ended)),
+        reading,
         asyncio.create_task(_write(process, outgoing)),
-        asyncio.create_task(_log_errors(process, server.name)),
+        asyncio.create_task(_watch(process, reading)),
     ]
+    errors = asyncio.create_task(_log_errors(process, server.name))
     try:
         yield received, sent
     finally:
         ended.set()
-        for task in tasks[:2]:
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks[:2])
-        await asyncio.shield(_ended(process, tasks[2]))
+        await asyncio.wait(tasks)
+        await asyncio.shield(_ended(process, errors))
         for stream in (incoming, received, sent, outgoing):
             stream.close()
 
@@ -88,6 +94,19 @@ async def _read(
                         await incoming.send(_message(line))
     finally:
         ended.set()
+
+
+async def _watch(process: asyncio.subprocess.Process, reading: asyncio.Task[None]) -> None:
+    """End the reading soon after the process: what it has started may hold its output open."""
+    await _exit(process)
+    await asyncio.wait([reading], timeout=LAST_WORDS_S)
+    reading.cancel()
+
+
+async def _exit(process: asyncio.subprocess.Process) -> None:
+    """Wait for the process alone; its own `wait` waits for the ends of its pipes too."""
+    while process.returncode is None:  # noqa: ASYNC110 - there is nothing that tells of it
+        await asyncio.sleep(LOOK_S)
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
@@ -133,7 +152,7 @@ async def _ended(process: asyncio.subprocess.Process, errors: asyncio.Task[None]
                 os.killpg(process.pid, ask)
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
-                await process.wait()
+                await _exit(process)
                 break
     # What it has started may live on in its group, and hold our pipes.
     with suppress(ProcessLookupError, PermissionError):

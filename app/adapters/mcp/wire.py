@@ -160,7 +160,7 @@ class Wire(httpx2.AsyncBaseTransport):
         if not kind.startswith("application/json"):
             await answer.aclose()
             return httpx2.Response(answer.status, headers=answer.headers)
-        kept = {name: headers[name] for name in ("content-type", _SESSION) if name in headers}
+        kept: dict[str, str] = {name: headers[name] for name in ("content-type", _SESSION) if name in headers}
         return httpx2.Response(answer.status, headers=kept, content=await _whole(answer))
 
     def _refused(

@@ -38,7 +38,9 @@ class McpTools:
 
         What counts is the spec: the server's list may have changed since the run was planned.
         """
-        owner, server, tool, schema = (spec.settings[part] for part in ("owner", "server", "tool", "output"))
+        assert spec.origin is not None
+        owner, server, schema = (spec.settings[part] for part in ("owner", "server", "output"))
+        tool = spec.origin["tool"]
         try:
             return output_in(await self._peers.call(owner, server, tool, invocation.arguments), schema)
         except ToolFailure as failure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -191,7 +190,7 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
         "strict": spec.strict,
         "idempotent": spec.idempotent,
         "http": _http_view(HttpSettings.of(spec.settings)) if spec.kind == HTTP else None,
-        "mcp": _mcp_view(spec.settings) if spec.kind == MCP else None,
+        "mcp": None if spec.origin is None else dict(spec.origin),
         "created_at": instant(tool.created_at),
         "updated_at": instant(tool.updated_at),
     }
@@ -200,7 +199,3 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
 def _http_view(http: HttpSettings) -> dict[str, Any]:
     shown = {name: value if names_variable(value) else None for name, value in http.headers.items()}
     return {**http.settings(), "headers": shown}
-
-
-def _mcp_view(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {"server": settings["server"].name, "tool": settings["tool"]}

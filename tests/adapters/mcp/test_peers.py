@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 from aiohttp import web
 
-from app.adapters.mcp.answer import Answer
 from app.adapters.mcp.peer import LIST_EVERY_MS
 from app.adapters.mcp.peers import Peers
 from app.adapters.mcp.wire import MAX_BYTES
@@ -301,7 +300,7 @@ async def test_a_server_that_only_speaks_of_changes_is_read_once_in_a_while() ->
 
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_list_comes_in_pages(streams: bool) -> None:
-    pages = [
+    pages: list[dict[str, Any]] = [
         {"cursor_in": None, "tools": ["a"], "nextCursor": "2"},
         {"cursor_in": "2", "tools": ["b"], "nextCursor": "3"},
         {"cursor_in": "3", "tools": ["c"]},
@@ -356,9 +355,9 @@ async def test_hints_are_believed_only_if_the_registration_says_so() -> None:
         tool("repeats", annotations={"idempotentHint": True}),
         tool("writes", annotations={"destructiveHint": False}),
     ]
-    for trust, expected in ((False, []), (True, ["reads", "repeats"])):
+    for trust, expected in ((False, []), (True, ["mcp__peer__reads", "mcp__peer__repeats"])):
         async with staged(RawPeer(tools), trust_hints=trust) as stage:
-            idempotent = [spec.settings["tool"] for spec in (await stage.tools()).values() if spec.idempotent]
+            idempotent = [name for name, spec in (await stage.tools()).items() if spec.idempotent]
             assert idempotent == expected
 
 
@@ -415,7 +414,3 @@ async def test_a_header_without_a_value_is_named() -> None:
         assert await stage.names() == []
         assert "'NOWHERE'" in stage.standing.reason
         assert stage.peer.asked == []
-
-
-async def test_an_answer_of_no_kind_is_not_known() -> None:
-    assert Answer([]).is_error is False
