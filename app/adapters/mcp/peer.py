@@ -168,6 +168,7 @@ class Peer:
             times = 1 if failure is None else failure.times + 1
             pause_ms = min(PAUSE_MS * 2 ** (times - 1), MOST_PAUSE_MS)
             self._failure = _Failure(trouble, times, self._clock.mono_ms() + pause_ms)
+            self._changed = True  # Whoever comes next asks for the list, and so finds out that it is back.
             self._stands("unavailable", trouble.words)
             raise
         self._failure, self._link = None, link
@@ -183,9 +184,14 @@ class Peer:
     # The list
 
     async def tools(self) -> Mapping[str, ToolSpec]:
-        """What is offered, the same object until that changes. Waits for a list that is known to be old."""
+        """What is offered, the same object until that changes.
+
+        Waits for a list that is known to be old, but for no server that was away the last time.
+        """
         if self._changed or (self._reading is not None and not self._reading.done()):
             self._read_soon()
+            if self._failure is not None:
+                return self._specs
             assert self._reading is not None
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S):
