@@ -54,6 +54,10 @@ class RawPeer:
 
     tools: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
+    streaming: dict[str, Callable[[Asked, web.BaseRequest], Awaitable[web.StreamResponse]]] = field(
+        default_factory=dict
+    )
+    """The same for answers that the test writes by itself."""
     unknown: int = 404
     """What is answered to a session that is not known."""
     streams: bool = True
@@ -148,6 +152,8 @@ class RawPeer:
             raise Refusal(error={"code": -32601, "message": "Method not found"})
         elif asked.session not in self.sessions:
             raise Refusal(self.unknown, "no such session")
+        if (begun := self.streaming.get(asked.method)) is not None:
+            return await begun(asked, request)
         answer = self.answers.get(asked.method, getattr(self, "_" + asked.method.replace("/", "_"), None))
         if answer is None:
             raise Refusal(error={"code": -32601, "message": "Method not found"})

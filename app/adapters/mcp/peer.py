@@ -95,6 +95,8 @@ class Peer:
         self._clock = clock
         self._room = asyncio.Semaphore(MOST_CALLS)
         self._link: Link | None = None
+        self._retired: set[Link] = set()
+        """Sessions that end with what is under way in them."""
         self._opening: asyncio.Task[Link] | None = None
         self._failure: _Failure | None = None
         self._specs: Mapping[str, ToolSpec] = {}
@@ -115,8 +117,8 @@ class Peer:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        if self._link is not None:
-            await self._link.aclose()
+        links = self._retired | ({self._link} if self._link is not None else set())
+        await asyncio.gather(*(link.aclose() for link in links))
 
     def retire(self) -> None:
         """End the session when nothing is under way in it any more."""
@@ -178,6 +180,7 @@ class Peer:
     def _lost(self, link: Link) -> None:
         """A session that is no good any more; those who are in the middle of a call keep it."""
         link.retire()
+        self._retired = {each for each in self._retired if each.alive} | {link}
         if self._link is link:
             self._link = None
 

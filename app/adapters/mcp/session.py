@@ -36,6 +36,9 @@ for _name in ("mcp", "client", "httpx2"):
     # They tell addresses, identifiers of sessions and whole messages; what matters of it is told by us.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
+_CLOSED: Final = "Connection closed"
+"""What the SDK says of a request whose whole connection has ended, not of one whose answer has."""
+
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -140,6 +143,8 @@ class Session:
         if told is not None:
             return told
         if error.code == types.CONNECTION_CLOSED:
+            if error.message == _CLOSED:
+                self._ended.set()
             return Trouble(Kind.LOST, f"{error.message}; whether the tool took effect is unknown")
         if error.code == types.PARSE_ERROR:
             return Trouble(Kind.INVALID, "the answer is no message of JSON-RPC")

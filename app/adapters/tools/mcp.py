@@ -8,6 +8,7 @@ from app.adapters.mcp.answer import output_in
 from app.adapters.mcp.listing import MCP_KIND
 from app.adapters.mcp.peers import Peers
 from app.adapters.mcp.trouble import Kind, Trouble
+from app.core.json_text import NotJson, dumps
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
 _FAILURES: Final[dict[Kind, tuple[str, bool | None]]] = {
@@ -42,10 +43,14 @@ class McpTools:
         owner, server, schema = (spec.settings[part] for part in ("owner", "server", "output"))
         tool = spec.origin["tool"]
         try:
+            # The SDK ends the whole session over what it cannot write.
+            dumps(invocation.arguments)
             return output_in(await self._peers.call(owner, server, tool, invocation.arguments), schema)
         except ToolFailure as failure:
             said = self._peers.told(owner, server, failure.message)
             raise ToolFailure(failure.type, said, retryable=failure.retryable) from None
+        except NotJson as error:
+            raise ToolFailure("INVALID_ARGUMENTS", str(error), retryable=False) from None
         except TimeoutError:
             words = f"no answer within {server.call_ms} ms; whether the tool took effect is unknown"
             raise ToolFailure("TIMEOUT", words) from None

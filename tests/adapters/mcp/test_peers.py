@@ -254,6 +254,34 @@ async def test_a_silent_server_is_left_in_time_and_told_so() -> None:
         assert await stage.call() == "a"
 
 
+async def test_a_stream_that_has_begun_is_closed_when_its_call_is_called_off() -> None:
+    async def begins(asked: Asked, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b": soon\n\n")
+        await asyncio.Event().wait()
+        return response
+
+    async with staged() as stage:
+        await stage.tools()
+        stage.peer.streaming["tools/call"] = begins
+        call = asyncio.create_task(stage.call())
+        await until(lambda: stage.peer.count("tools/call") == 1)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+        await until(lambda: stage.peer.gone == 1)
+        del stage.peer.streaming["tools/call"]
+        assert await stage.call() == "a"
+
+
+async def test_text_that_cannot_be_sent_costs_its_call_and_nothing_else() -> None:
+    async with staged() as stage:
+        assert (await stage.failure(half="\ud800")).type == "INVALID_ARGUMENTS"
+        assert await stage.call() == "a"
+        assert stage.peer.count("initialize") == 1
+
+
 async def test_a_server_that_greets_nobody_is_given_up() -> None:
     async def silent(asked: Asked) -> Any:
         await asyncio.Event().wait()
