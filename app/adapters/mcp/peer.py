@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -12,7 +12,7 @@ from uuid import UUID
 import structlog
 
 from app.adapters.mcp.answer import Answer
-from app.adapters.mcp.listing import ListRefused, Page, specs_of, whole_list
+from app.adapters.mcp.listing import ListedTool, ListRefused, Page, specs_of, whole_list
 from app.adapters.mcp.trouble import ENDING, Kind, Trouble
 from app.core.mcp_server import McpServer
 from app.ports.ambient import Clock
@@ -23,7 +23,7 @@ MOST_CALLS: Final = 100
 """Calls of one server that are under way at the same time; others wait for their turn."""
 PAUSE_MS: Final = 1_000.0
 MOST_PAUSE_MS: Final = 30_000.0
-"""Pauses after a failed greeting, each twice the one before, in which the server is not asked."""
+"""Pauses after a greeting or a reading that failed, each twice the one before, without another."""
 GATHER_S: Final = 0.05
 """How long notices of a changed list are gathered before it is read once for all of them."""
 LIST_EVERY_MS: Final = 1_000.0
@@ -32,6 +32,8 @@ STALE_MS: Final = 300_000.0
 """After this a list is read again though nobody spoke of a change: a notice may have been lost."""
 REFUSED_MS: Final = 30_000.0
 """The same of a list that could not be taken."""
+READ_S: Final = 60.0
+"""How long a list may take with all its pages."""
 WAIT_S: Final = 10.0
 """How long whoever asks for the tools waits for a list that is being read."""
 
@@ -103,8 +105,12 @@ class Peer:
         self._standing = Standing()
         self._changed = True
         """Whether the list has to be read."""
-        self._listed_ms = -STALE_MS
+        self._listed_ms: float | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._read_ms = -LIST_EVERY_MS
+        """When it was tried to read the list."""
+        self._unread = 0
+        """How many readings have failed in a row."""
 
     @property
     def standing(self) -> Standing:
@@ -168,12 +174,11 @@ class Peer:
             link = await self._open(self._server, self._told_of_change)
         except Trouble as trouble:
             times = 1 if failure is None else failure.times + 1
-            pause_ms = min(PAUSE_MS * 2 ** (times - 1), MOST_PAUSE_MS)
-            self._failure = _Failure(trouble, times, self._clock.mono_ms() + pause_ms)
+            self._failure = _Failure(trouble, times, self._clock.mono_ms() + _pause_ms(times))
             self._changed = True  # Whoever comes next asks for the list, and so finds out that it is back.
             self._stands("unavailable", trouble.words)
             raise
-        self._failure, self._link = None, link
+        self._failure, self._link, self._unread = None, link, 0
         self._told_of_change()  # Another session may be one with another list.
         return link
 
@@ -191,21 +196,23 @@ class Peer:
 
         Waits for a list that is known to be old, but for no server that was away the last time.
         """
-        if self._changed or (self._reading is not None and not self._reading.done()):
+        reading = self._reading is not None and not self._reading.done()
+        if not (self._changed or reading):
+            if self._is_stale:
+                self._told_of_change()
+            return self._specs
+        if reading or self._clock.mono_ms() >= self._read_ms + _pause_ms(self._unread):
             self._read_soon()
-            if self._failure is not None:
-                return self._specs
-            assert self._reading is not None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WAIT_S):
-                    await asyncio.wait([self._reading])
-        elif self._clock.mono_ms() - self._listed_ms > self._stale_ms:
-            self._told_of_change()
+            if self._failure is None and not self._unread and self._reading is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(WAIT_S):
+                        await asyncio.wait([self._reading])
         return self._specs
 
     @property
-    def _stale_ms(self) -> float:
-        return REFUSED_MS if self._standing.state == "refused" else STALE_MS
+    def _is_stale(self) -> bool:
+        limit_ms = REFUSED_MS if self._standing.state == "refused" else STALE_MS
+        return self._clock.mono_ms() - (self._listed_ms or 0.0) > limit_ms
 
     def _told_of_change(self) -> None:
         self._changed = True
@@ -217,13 +224,12 @@ class Peer:
 
     async def _read(self) -> None:
         """Read the list once for all that was said of it until now."""
-        since_ms = self._clock.mono_ms() - self._listed_ms
-        if since_ms < STALE_MS:
+        since_ms = self._clock.mono_ms() - self._read_ms
+        if self._listed_ms is not None:
             await asyncio.sleep(max(GATHER_S, (LIST_EVERY_MS - since_ms) / 1000))
         try:
-            link = await self._linked()
-            self._changed = False
-            specs = specs_of(self._owner, self._server, await whole_list(link.page))
+            async with asyncio.timeout(READ_S):
+                specs = specs_of(self._owner, self._server, await self._whole_list())
         except ListRefused as refused:
             self._takes({}, "refused", str(refused))
         except (Trouble, TimeoutError) as trouble:
@@ -231,15 +237,28 @@ class Peer:
                 self._takes({}, "refused", trouble.words)
                 return
             self._changed = True
+            self._unread += 1
             if self._failure is None:  # Else it is known since the greeting.
-                self._stands("unavailable", str(trouble) or "no answer in time")
-            if isinstance(trouble, Trouble) and trouble.kind in ENDING and self._link is not None:
-                self._lost(self._link)
+                self._stands("unavailable", str(trouble) or "the list did not come in time")
         else:
             self._takes(specs, "ready", None)
+        finally:
+            self._read_ms = self._clock.mono_ms()
+
+    async def _whole_list(self) -> Sequence[ListedTool]:
+        link = await self._linked()
+        self._changed = False  # What changes from here on may be in this list, or not.
+        try:
+            return await whole_list(link.page)
+        except Trouble as trouble:
+            if trouble.kind in ENDING:
+                self._lost(link)
+            if trouble.kind is not Kind.SESSION_LOST:
+                raise
+        return await whole_list((await self._linked()).page)
 
     def _takes(self, specs: Mapping[str, ToolSpec], state: State, reason: str | None) -> None:
-        self._specs = specs
+        self._specs, self._unread = specs, 0
         self._listed_ms = self._clock.mono_ms()
         self._stands(state, reason)
 
@@ -247,12 +266,14 @@ class Peer:
         if reason is not None:
             reason = self._told(reason)
             log.warning("an MCP server cannot be used", server=self._server.name, state=state, reason=reason)
-        listed = self._listed_ms > -STALE_MS
-        was_ms = self._clock.wall_ms() - (self._clock.mono_ms() - self._listed_ms) if listed else None
-        self._standing = Standing(
-            state,
-            reason,
-            {name: (spec.origin or {})["tool"] for name, spec in self._specs.items()} if listed else None,
-            None if self._link is None else self._link.protocol,
-            was_ms,
-        )
+        names: dict[str, str] | None = None
+        listed_at_ms: float | None = None
+        if self._listed_ms is not None:
+            names = {name: spec.origin["tool"] for name, spec in self._specs.items() if spec.origin}
+            listed_at_ms = self._clock.wall_ms() - (self._clock.mono_ms() - self._listed_ms)
+        protocol = None if self._link is None else self._link.protocol
+        self._standing = Standing(state, reason, names, protocol, listed_at_ms)
+
+
+def _pause_ms(times: int) -> float:
+    return min(PAUSE_MS * 2 ** (min(times, 10) - 1), MOST_PAUSE_MS) if times else 0.0

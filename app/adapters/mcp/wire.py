@@ -147,6 +147,9 @@ class Wire(httpx2.AsyncBaseTransport):
             words = f"the connection was lost, or spoke no HTTP, before an answer; {_UNKNOWN}"
             raise Trouble(Kind.LOST, words) from None
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+        if 300 <= answer.status < 400:
+            await answer.aclose()
+            raise Trouble(Kind.REFUSED, f"HTTP {answer.status}: redirects are not followed")
         if answer.status >= 400:
             body = await _beginning(answer)
             return self._refused(request, answer.status, headers, body)

@@ -195,6 +195,7 @@ async def test_calls_under_way_outlive_the_session_that_others_have_lost() -> No
         pytest.param(
             web.Response(status=307, headers={"Location": "http://127.0.0.1:1/"}), "MCP_ERROR", id="redirect"
         ),
+        pytest.param(web.Response(status=307, headers={"Location": "http://[::"}), "MCP_ERROR", id="nowhere"),
         pytest.param(web.Response(status=401, text="who?"), "MCP_ERROR", id="unauthorized"),
         pytest.param(
             web.Response(text="data: " + "x" * (MAX_BYTES + 1), content_type="text/event-stream"),
@@ -375,6 +376,34 @@ async def test_a_list_is_taken_as_a_whole_or_not_at_all(listed: list[Any], reaso
             return
         assert (names, reason in (stage.standing.reason or "")) == ([], True), stage.standing
         assert stage.standing.state == "refused"
+
+
+async def test_a_list_that_does_not_come_holds_nobody_up_twice() -> None:
+    async def silent(asked: Asked) -> Any:
+        await asyncio.Event().wait()
+
+    async with staged(RawPeer([tool("a")], answers={"tools/list": silent}), request_ms=100) as stage:
+        assert await stage.names() == []
+        assert (stage.standing.state, stage.peer.count("tools/list")) == ("unavailable", 1)
+        for _ in range(10):
+            assert await stage.names() == []
+        assert stage.peer.count("tools/list") == 1
+        del stage.peer.answers["tools/list"]
+        stage.clock.now_ms += 1_001
+        await stage.names()  # It is asked again, and not waited for.
+        await until(lambda: stage.standing.state == "ready")
+        assert await stage.names() == ["a"]
+
+
+async def test_a_list_is_asked_for_in_a_new_session_if_the_old_one_is_lost() -> None:
+    async with staged() as stage:
+        await stage.tools()
+        await stage.peer.restart()
+        stage.peer.tools = [tool("c")]
+        stage.clock.now_ms += 300_001
+        assert await stage.names() == ["a", "b"]
+        assert await stage.names() == ["c"]
+        assert stage.peer.count("initialize") == 2
 
 
 async def test_hints_are_believed_only_if_the_registration_says_so() -> None:
