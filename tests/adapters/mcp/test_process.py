@@ -18,7 +18,7 @@ from app.adapters.mcp.process import environment
 from app.adapters.tools.mcp import McpTools
 from app.core.mcp_server import McpServer
 from app.ports.tool import ToolFailure
-from tests.adapters.mcp.test_peers import invocation
+from tests.support.mcp_stage import invocation
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
