@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx2
 import mcp_types as types
+import structlog
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
@@ -31,6 +32,8 @@ AGAIN_S: Final = 30.0
 """Pause before changes are listened to again, after the server had ended that."""
 CLOSE_S: Final = 10.0
 """How long the end of a session may take."""
+
+log = structlog.get_logger("mcp")
 
 for _name in ("mcp", "client", "httpx2"):
     # They tell addresses, identifiers of sessions and whole messages; what matters of it is told by us.
@@ -176,6 +179,8 @@ class Session:
                 greeted.set_exception(self._why(error))
             elif isinstance(error, asyncio.CancelledError):
                 raise
+            else:  # Whoever has a request under way is told by the SDK; the next one makes another session.
+                log.warning("a session broke off", server=self._server.name, error=type(error).__name__)
         finally:
             self._ended.set()
 
@@ -237,7 +242,8 @@ class Session:
             return error
         if isinstance(error, MCPError):
             return self._trouble(error)
-        return Trouble(Kind.INVALID, f"the server could not be greeted: {type(error).__name__}")
+        words = f"the server could not be greeted: {type(error).__name__}: {error}"
+        return Trouble(Kind.INVALID, words[:300])
 
 
 async def _over(task: asyncio.Task[None]) -> None:

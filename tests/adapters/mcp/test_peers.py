@@ -223,6 +223,19 @@ async def test_text_that_cannot_be_sent_costs_its_call_and_nothing_else() -> Non
         assert stage.peer.count("initialize") == 1
 
 
+async def test_a_server_of_another_age_is_told_as_such() -> None:
+    async def older(asked: Asked) -> Any:
+        return {
+            "protocolVersion": "1999-01-01",
+            "capabilities": {},
+            "serverInfo": {"name": "p", "version": "1"},
+        }
+
+    async with staged(RawPeer(answers={"initialize": older})) as stage:
+        assert await stage.names() == []
+        assert "1999-01-01" in stage.standing.reason
+
+
 async def test_a_server_that_greets_nobody_is_given_up() -> None:
     async def silent(asked: Asked) -> Any:
         await asyncio.Event().wait()
