@@ -18,6 +18,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.message import SessionMessage
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import Response
 
 from app.core.mcp_server import McpServer
 from tests.support.polling import until
@@ -49,6 +50,17 @@ def failed(said: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=said)], is_error=True)
 
 
+class Bus(InMemorySubscriptionBus):
+    """Tells whether anybody has come to listen."""
+
+    listeners = 0
+
+    def subscribe(self, listener: Callable[[Any], None]) -> Callable[[], None]:
+        """Count another one."""
+        self.listeners += 1
+        return super().subscribe(listener)
+
+
 @dataclass
 class Offer:
     """What the server offers; to be changed while it serves."""
@@ -57,7 +69,7 @@ class Offer:
     tools: dict[str, types.Tool] = field(default_factory=dict)
     listings: int = 0
     """How often the list was asked for."""
-    bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    bus: Bus = field(default_factory=Bus)
     sessions: set[Any] = field(default_factory=set)
     """Of the older revisions, those that have been seen."""
 
@@ -124,6 +136,22 @@ async def serving(asgi: Any) -> AsyncIterator[str]:
 async def over_http(offer: Offer, **options: Any) -> AsyncIterator[McpServer]:
     """The server over streamable HTTP."""
     async with serving(offer.server().streamable_http_app(**options)) as url:
+        yield McpServer("offer", f"{url}/mcp")
+
+
+@asynccontextmanager
+async def in_sessions(offer: Offer, **options: Any) -> AsyncIterator[McpServer]:
+    """The same as an older one: whoever comes with the newest revision is sent away."""
+    app = offer.server().streamable_http_app(**options)
+
+    async def older(scope: Any, receive: Any, send: Any) -> None:
+        said = dict(scope.get("headers", ())).get(b"mcp-protocol-version", b"").decode()
+        if said in MODERN_PROTOCOL_VERSIONS:
+            await Response("no such revision", 400)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    async with serving(older) as url:
         yield McpServer("offer", f"{url}/mcp")
 
 
