@@ -26,7 +26,17 @@ from pydantic_settings import (
 
 from app.adapters.command_model.settings import CommandSettings
 from app.core.addresses import is_loopback
+from app.core.header_values import credentials_in
+from app.core.http_tool import MOST_MS
 from app.core.limits.options import ModelLimits
+from app.core.mcp_server import (
+    CALL_MS,
+    CONNECT_MS,
+    REQUEST_MS,
+    SERVER_NAME,
+    McpServer,
+    server_header_faults,
+)
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -101,6 +111,70 @@ class ModelSettings(BaseModel):
             self.options,
             limits=self.limits,
             trusted=True,
+        )
+
+
+class McpTimeoutSettings(BaseModel):
+    """How long an MCP server may take, in milliseconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect: int = Field(CONNECT_MS, ge=1, le=MOST_MS)
+    request: int = Field(REQUEST_MS, ge=1, le=MOST_MS)
+    call: int = Field(CALL_MS, ge=1, le=MOST_MS)
+
+
+class McpServerSettings(BaseModel):
+    """An MCP server that the operator offers to every project: `[[mcp_servers]]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=SERVER_NAME)
+    """Part of the names of its tools."""
+    url: str | None = Field(None, pattern=r"^https?://[\x21-\x7e]+$")
+    """Where it speaks MCP over streamable HTTP, at any address; or"""
+    command: tuple[str, ...] = ()
+    """the program that speaks it over its standard input and output, and its arguments."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with each request; `env:NAME` sends the value of a variable."""
+    env: tuple[str, ...] = ()
+    """Variables that the program is given beside PATH and its like."""
+    cwd: str | None = None
+    """The folder that the program runs in."""
+    timeout_ms: McpTimeoutSettings = McpTimeoutSettings()
+    """How long a connection, a request that is no call, and a call may take, in milliseconds."""
+    trust_hints: bool = False
+    """Whether what it says of its tools' effects is believed."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError("a server has either a url or a command")
+        if self.url is None and self.headers:
+            raise ValueError("headers are sent to a url; a program is given variables with env")
+        if self.url is not None and (self.env or self.cwd):
+            raise ValueError("env and cwd are a program's; a url is sent headers")
+        if faults := server_header_faults(self.headers):
+            raise ValueError("; ".join(f"headers.{name}: {fault}" for name, fault in faults.items()))
+        if named := credentials_in({name: value.get_secret_value() for name, value in self.headers.items()}):
+            names = ", ".join(f"headers.{name}" for name in named)
+            raise ValueError(f"{names}: credentials are projects'; name a variable with env:NAME")
+        return self
+
+    def server(self) -> McpServer:
+        """As the service takes it."""
+        limits = self.timeout_ms
+        return McpServer(
+            self.name,
+            self.url,
+            tuple((name, value.get_secret_value()) for name, value in self.headers.items()),
+            self.command,
+            self.env,
+            self.cwd,
+            limits.connect,
+            limits.request,
+            limits.call,
+            self.trust_hints,
         )
 
 
@@ -180,6 +254,8 @@ class Settings(BaseSettings):
     """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """MCP servers offered to every project: `[[mcp_servers]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,13 +32,11 @@ from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
-from app.adapters.db.partitions import ensure_partitions
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
-from app.adapters.db.replies import forget_old
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
-from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
+from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
 from app.adapters.http_gate import HttpGates
@@ -56,6 +53,8 @@ from app.core.addresses import AddressRule
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
 from app.hook_wiring import hooking
+from app.house_wiring import keep_house
+from app.mcp_wiring import Speaking, speaking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
@@ -85,11 +84,8 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
-
-log = structlog.get_logger("wiring")
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -199,6 +195,9 @@ async def application(
         )
         http = HttpTools(network, exposed, credentials, signer)
         stack.push_async_callback(http.aclose)
+        mcp = await stack.enter_async_context(
+            speaking(settings, on.database, on.clock, on.ids, addresses, network, secrets, vault)
+        )
         tools = Tools(
             PostgresTools(on.database, on.ids, vault),
             on.clock,
@@ -206,6 +205,7 @@ async def application(
             addresses=addresses,
             secrets=secrets,
             most_ms=round(settings.tool_timeout_s * 1000),
+            mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
             telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
@@ -218,7 +218,7 @@ async def application(
             ids=on.ids,
             models=models,
             known_providers=capacity.limiting({**known, commands.name: commands}),
-            runners=(python, http),
+            runners=(python, http, mcp.runner),
             catalog=tools,
             tool_timeout_s=settings.tool_timeout_s,
             lifecycle=_lifecycle(settings, choices),
@@ -238,6 +238,7 @@ async def application(
             keys,
             models,
             tools,
+            mcp,
             webhooks,
             credentials,
             told,
@@ -315,6 +316,7 @@ def _services(
     keys: Keys,
     models: Models,
     tools: Tools,
+    mcp: Speaking,
     webhooks: Webhooks,
     credentials: Credentials,
     told: Telling,
@@ -338,6 +340,7 @@ def _services(
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     told.show(figures)
+    mcp.show(figures)
     return Services(
         ids=on.ids,
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
@@ -346,6 +349,7 @@ def _services(
         branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
         tools=tools,
+        mcp_servers=mcp.servers,
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
@@ -359,7 +363,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 10)
+    services = Services(Uuid7Ids(), *(unused,) * 11)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 
@@ -369,29 +373,8 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), _keep_house(engine, clock)):
+        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(GRACE_S)
         await made.recorder.drain(5)
-
-
-async def _keep_house(engine: AsyncEngine, clock: Clock) -> None:
-    """Partitions ahead, and nothing kept longer than it has to be."""
-    while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
-        try:
-            async with engine.begin() as connection:
-                await ensure_partitions(connection, now_ms=clock.wall_ms())
-                await forget_old(connection)
-            await _forget_deliveries(engine)
-        except Exception:
-            log.exception("housekeeping failed; the next try follows")
-
-
-async def _forget_deliveries(engine: AsyncEngine) -> None:
-    """In small transactions, for there may be many."""
-    while True:
-        async with engine.begin() as connection:
-            if not await forget_deliveries(connection):
-                return

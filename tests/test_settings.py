@@ -173,3 +173,50 @@ def test_the_doctor_shows_no_secret(
     shown = capsys.readouterr().out
     assert "hidden" not in shown
     assert '"X-Named": "env:KEY"' in shown
+
+
+MCP = """
+[[mcp_servers]]
+name = "files"
+command = ["serve", "--all"]
+env = ["FILES"]
+cwd = "/srv"
+
+[[mcp_servers]]
+name = "wiki"
+url = "http://127.0.0.1:1/mcp"
+headers = {Authorization = "a written secret"}
+timeout_ms = {call = 5}
+"""
+
+
+def test_mcp_servers_come_from_the_file(toml: Write) -> None:
+    toml(MCP)
+    settings = load_settings()
+    files, wiki = (each.server() for each in settings.mcp_servers)
+    assert (files.command, files.env, files.cwd, files.url) == (("serve", "--all"), ("FILES",), "/srv", None)
+    assert (wiki.url, wiki.call_ms, wiki.connect_ms) == ("http://127.0.0.1:1/mcp", 5, 5_000)
+    assert wiki.headers == (("Authorization", "a written secret"),)
+    assert "a written secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ('name = "a"', "either a url or a command"),
+        ('name = "a"\nurl = "http://a/"\ncommand = ["b"]', "either a url or a command"),
+        ('name = "a"\nurl = "file:///a"', "mcp_servers.0.url"),
+        ('name = "a__b"\nurl = "http://a/"', "mcp_servers.0.name"),
+        ('name = "a"\ncommand = ["b"]\nheaders = {A = "b"}', "headers are sent to a url"),
+        ('name = "a"\nurl = "http://a/"\nenv = ["B"]', "env and cwd are a program's"),
+        ('name = "a"\nurl = "http://a/"\nheaders = {Mcp-Session-Id = "b"}', "set by the service"),
+        ('name = "a"\nurl = "http://a/"\nheaders = {X = "credential:b"}', "headers.X: credentials are"),
+        ('name = "a"\ncommand = "sh -c b"', "mcp_servers.0.command"),
+        ('name = "a"\ncommand = ["b"]\nshell = true', "unknown setting"),
+    ],
+)
+def test_mcp_servers_that_make_no_sense_are_named(toml: Write, server: str, words: str) -> None:
+    toml(f"[[mcp_servers]]\n{server}\n")
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    assert words in str(caught.value)

@@ -18,6 +18,7 @@ from app.services.client_calls import ClientCalls
 from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.mcp_servers import McpServers
 from app.services.models import Models
 from app.services.projects import Projects
 from app.services.tools import Tools
@@ -50,6 +51,7 @@ class Services:
     branches: Branches
     models: Models
     tools: Tools
+    mcp_servers: McpServers
     webhooks: Webhooks
     approvals: Approvals
     client_calls: ClientCalls

@@ -40,8 +40,8 @@ TAGS = [
     {"name": "runs", "description": "Operate, act, consensus, and what became of them."},
     {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
     {"name": "models", "description": "Models that runs can call."},
-    {"name": "tools", "description": "Tools that models can call."},
-    {"name": "credentials", "description": "Secrets that models and tools refer to by name."},
+    {"name": "tools", "description": "Tools that models can call, and MCP servers that have some."},
+    {"name": "credentials", "description": "Secrets that models, tools and MCP servers refer to by name."},
     {
         "name": "approvals",
         "description": "Tool calls that wait for a person, and what was decided.",

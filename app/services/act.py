@@ -22,13 +22,14 @@ from app.ports.storage import OpenCall
 from app.ports.tool import ToolRunner, ToolSpec
 from app.ports.waiting import Waits, WaitStore
 from app.services.attempts import Attempts, Means
-from app.services.calls import Call, CallRecords
+from app.services.calls import Call, CallRecords, is_another
 from app.services.earlier import Earlier, bring, client_calls_of, left_open, taken_up
 from app.services.execution import Execution
 from app.services.oversight import FREE, Oversight, outcome_of, outcome_of_approval
 
 MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
+TOOL_CHANGED: Final = "TOOL_CHANGED"
 PREVIEW: Final = 50
 """Characters of its arguments that are logged of a call, if the caller wants that."""
 
@@ -376,6 +377,10 @@ class ActionBatch:
     def _check_again(self, call: Call) -> None:
         """The tool, or the arguments, may have become others while the call waited."""
         transaction, spec = call.transaction, call.spec
+        row = self._proposals.earlier.row(call.index)
+        if row is not None and spec is not None and is_another(row, spec):
+            transaction.refuse(TOOL_CHANGED, "its server has made it another tool while the call waited")
+            return
         checked = find_tool(transaction.call, self._proposals.offered)
         if checked.error is None and spec is not None:
             checked = check_arguments(checked, spec.parameters, strict=spec.strict)

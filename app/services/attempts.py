@@ -74,7 +74,7 @@ class Attempts:
     def _begin(self, call: Call) -> None:
         if not call.begun:
             call.begun = True
-            self._execution.log.event(call.transaction.start())
+            self._execution.log.event(call.transaction.start(None if call.spec is None else call.spec.origin))
 
     async def to_the_end(self, call: Call) -> None:
         """Attempt after attempt, until the call has ended."""

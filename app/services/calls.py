@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pydantic_core import from_json
+
 from app.core.action.table import Passed, Phase
 from app.core.action.transaction import ActionTransaction
 from app.core.events.approval import ApprovalDecided, ApprovalRequested, GateDenied
 from app.core.governance.decision import Decision
 from app.core.json_text import dumps
 from app.ports.ambient import Clock, IdSource
-from app.ports.storage import CallEnd, CallStart, NewCall, NewMessage, Row
+from app.ports.storage import CallEnd, CallRecord, CallStart, NewCall, NewMessage, Row
 from app.ports.tool import ToolSpec
 from app.ports.waiting import NewApproval, NewClientCall, WaitClosed
 from app.services.execution import Execution
@@ -259,4 +261,14 @@ def _told(call: Call) -> str | None:
     """What governance said, with what it saw."""
     if call.decision is None:
         return None
-    return dumps({**call.decision.wire(), "arguments_digest": call.transaction.call.digest}).decode()
+    seen = {**call.decision.wire(), "arguments_digest": call.transaction.call.digest}
+    if call.spec is not None and call.spec.version is not None:
+        seen["tool_version"] = call.spec.version
+    return dumps(seen).decode()
+
+
+def is_another(row: CallRecord, spec: ToolSpec) -> bool:
+    """Whether the tool has become another since governance was asked about the call of this row."""
+    if spec.version is None or row.gate is None:
+        return False
+    return bool(from_json(row.gate).get("tool_version") != spec.version)

@@ -26,6 +26,7 @@ TOOL: dict[str, Any] = {
     "parameters": {"type": "object"},
     "http": {"url": "https://t.example", "headers": {"X": SECRET, "Y": "env:MODEL_KEY", "Z": SECRET}},
 }
+SERVER: dict[str, Any] = {"url": "https://mcp.example", "headers": {"X": SECRET, "Y": "env:MODEL_KEY"}}
 MODEL: dict[str, Any] = {
     "provider": "openai",
     "model": "m",
@@ -34,10 +35,11 @@ MODEL: dict[str, Any] = {
 
 
 async def furnished(api: Api) -> None:
-    """One secret in each place, and two in the tool: five in all."""
+    """One secret in each place, and two in the tool: six in all."""
     for path, body in (
         ("credentials/c", {"secret": SECRET}),
         ("tools/t", TOOL),
+        ("mcp-servers/s", SERVER),
         ("models/m", MODEL),
         ("models/bare", {"provider": "openai", "model": "m"}),
     ):
@@ -52,6 +54,8 @@ async def stored(api: Api) -> list[str]:
         "SELECT secret AS s FROM credentials UNION ALL SELECT secret FROM webhook_endpoints "
         "UNION ALL SELECT previous_secret FROM webhook_endpoints WHERE previous_secret IS NOT NULL "
         "UNION ALL SELECT value FROM tools, json_each_text(settings->'headers') WHERE value NOT LIKE 'env:%' "
+        "UNION ALL SELECT value FROM mcp_servers, json_each_text(settings->'headers') "
+        "WHERE value NOT LIKE 'env:%' "
         "UNION ALL SELECT value FROM models, json_each_text(options->'headers')"
     )
     return [row["s"] for row in rows]
@@ -62,18 +66,20 @@ async def test_everything_is_sealed_anew_once_and_the_old_key_may_go(
 ) -> None:
     await furnished(api)
     assert all(text.startswith(stored_under("first")) for text in await stored(api))
-    assert await inspect(api.database, BOTH) == Found(stale=5)
-    assert await reseal(api.database, BOTH) == Found(sealed=5)
+    assert await inspect(api.database, BOTH) == Found(stale=6)
+    assert await reseal(api.database, BOTH) == Found(sealed=6)
     assert all(text.startswith(stored_under("second")) for text in await stored(api))
     before = await stored(api)
     assert await reseal(api.database, BOTH) == Found()
     assert await stored(api) == before
-    assert await inspect(api.database, NEW) == Found(fine=5)
+    assert await inspect(api.database, NEW) == Found(fine=6)
     assert await inspect(api.database, NEW, only_stale=True) == Found()
     async with serving(empty_database_url, vault=NEW) as later:
         assert await later.services.credentials.secret(api.home, "c") == SECRET
         headers = (await later.services.tools.tools(api.home))["t"].settings["headers"]
         assert headers == TOOL["http"]["headers"]
+        _, (server,) = await later.services.mcp_servers.with_tools(api.home)
+        assert dict(server.server.headers) == SERVER["headers"]
         model = await later.services.models.resolve(api.home, "m")
         assert model.endpoint.options == MODEL["options"]
         seen = (await later.client.get("/v1/credentials/c")).json()
@@ -84,10 +90,10 @@ async def test_everything_is_sealed_anew_once_and_the_old_key_may_go(
 async def test_what_no_key_opens_is_counted_and_left(api: Api) -> None:
     await furnished(api)
     before = await stored(api)
-    assert await reseal(api.database, NEW) == Found(unreadable=5)
-    assert await inspect(api.database, NEW) == Found(unreadable=5)
-    assert await inspect(api.database, NEW, only_stale=True) == Found(unreadable=5)
-    assert await inspect(api.database, AesGcmVault({}), only_stale=True) == Found(unreadable=5)
+    assert await reseal(api.database, NEW) == Found(unreadable=6)
+    assert await inspect(api.database, NEW) == Found(unreadable=6)
+    assert await inspect(api.database, NEW, only_stale=True) == Found(unreadable=6)
+    assert await inspect(api.database, AesGcmVault({}), only_stale=True) == Found(unreadable=6)
     assert await stored(api) == before
 
 
@@ -101,11 +107,11 @@ async def test_more_than_a_batch_of_what_was_stored_as_it_is(api: Api) -> None:
         project=api.home,
         secret=WHSEC,
     )
-    assert await inspect(api.database, BOTH) == Found(stale=2 * many + 5)
+    assert await inspect(api.database, BOTH) == Found(stale=2 * many + 6)
     assert await reseal(api.database, BOTH, only_plain=True) == Found(sealed=2 * many)
     assert WHSEC not in str(await stored(api))
-    assert await reseal(api.database, BOTH) == Found(sealed=5)
-    assert await inspect(api.database, NEW) == Found(fine=2 * many + 5)
+    assert await reseal(api.database, BOTH) == Found(sealed=6)
+    assert await inspect(api.database, NEW) == Found(fine=2 * many + 6)
 
 
 async def test_a_service_writes_meanwhile_and_nothing_is_lost(api: Api) -> None:
@@ -135,5 +141,5 @@ async def test_some_time_after_a_start_what_was_stored_as_it_is_gets_sealed(api:
     await keep_sealed(api.database, AesGcmVault({}), plain_after_s=0)
     assert WHSEC in await stored(api)
     await keep_sealed(api.database, BOTH, plain_after_s=0)
-    assert await inspect(api.database, OLD) == Found(fine=4, unreadable=1)
-    assert await inspect(api.database, BOTH) == Found(fine=1, stale=4)
+    assert await inspect(api.database, OLD) == Found(fine=5, unreadable=1)
+    assert await inspect(api.database, BOTH) == Found(fine=1, stale=5)

@@ -90,6 +90,7 @@ async def test_the_list_has_the_servers_tools_first_and_then_the_projects_by_nam
         "idempotent": False,
         "http": None,
         "client": None,
+        "mcp": None,
         "created_at": None,
         "updated_at": None,
     }
@@ -121,7 +122,7 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
 @pytest.mark.parametrize(
     ("change", "pointer", "code"),
     [
-        ({"kind": "mcp"}, "/kind", "unsupported_option"),
+        ({"kind": "mcp"}, "/kind", "invalid"),
         ({"kind": "client"}, "/http", "invalid"),
         ({"kind": "client", "http": None, "client": {"expires_s": 0}}, "/client/expires_s", "invalid"),
         ({"kind": "client", "http": None, "client": {"expires_s": "1"}}, "/client/expires_s", "wrong_type"),

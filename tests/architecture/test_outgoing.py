@@ -42,11 +42,14 @@ CLIENTS = frozenset(
 
 CHECKED: Mapping[str, str] = {
     "adapters/checked_network.py": "the check itself, below every pool of httpcore's",
+    "adapters/mcp/session.py": "MCP servers: the SDK's client, all of whose requests the next one carries",
+    "adapters/mcp/wire.py": "MCP servers: a pool of the SDK's own httpcore, above the same check",
     "adapters/http_client.py": "models: aiohttp's connector, which asks the same check",
 }
 OURS: Mapping[str, str] = {
     "adapters/embedded/model.py": "asks the model server that the service itself started whether it is up",
     "adapters/embedded/server.py": "the Postgres that the service itself started, through a Unix socket",
+    "adapters/mcp/process.py": "a program of the operator's, through its standard input and output",
     "first_job.py": "the command speaks to the service on this machine",
     "server.py": "listens",
 }

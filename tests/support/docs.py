@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -29,7 +30,7 @@ from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import EDGES, State, as_mermaid
-from app.settings import PREFIX, ModelSettings, Settings
+from app.settings import PREFIX, McpServerSettings, ModelSettings, Settings
 from tests.support import conformance
 from tests.support.walks import UNWALKED, walked_by
 
@@ -234,6 +235,7 @@ _TYPES: Mapping[str, str] = {
     "list[str]": "array of strings",
     "list[list[int]]": "array of arrays of integers",
     "list[dict[str, Any]]": "array of objects",
+    "dict[str, str]": "object of strings",
     "dict[str, float]": "object of numbers",
     "TextRef": "string or null",
 }
@@ -266,10 +268,17 @@ A model under `models`:
 A [command](how-to/use-a-command-as-a-model.md) under `models.NAME.command`:
 
 {table(["Member", "Default", "Meaning"], _settings(CommandSettings))}
+
+A server in `mcp_servers` ([how](how-to/use-mcp-servers.md)):
+
+{table(["Member", "Default", "Meaning"], _settings(McpServerSettings))}
 """
 
 
-def _settings(cls: type[Settings] | type[ModelSettings] | type[CommandSettings]) -> Iterable[list[str]]:
+_Parts = type[Settings] | type[ModelSettings] | type[CommandSettings] | type[McpServerSettings]
+
+
+def _settings(cls: _Parts) -> Iterable[list[str]]:
     said = said_of(cls)
     for name, field in cls.model_fields.items():
         alias = field.validation_alias
@@ -283,6 +292,8 @@ def _default(value: Any) -> str:
             return "–"
         case _ if value is PydanticUndefined:
             return "has to be given"
+        case BaseModel():
+            return ", ".join(f"`{name}` {said}" for name, said in value)
         case _:
             return f"`{value}`"
 

@@ -37,6 +37,7 @@ BODIES: dict[str, Any] = {
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
     "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
+    "put_mcp_server": {"url": "https://mcp.example/mine-now"},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
     "decide_function_call": {"decision": "approve"},
@@ -46,8 +47,8 @@ BODIES: dict[str, Any] = {
 }
 
 TABLES = (
-    *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
+    *("projects", "api_keys", "models", "tools", "mcp_servers", "branches", "runs", "messages"),
+    *("function_calls", "webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -92,6 +93,8 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
         assert (await service.http.put("/v1/tools/m", json=BODIES["put_tool"])).status_code == 201
+        server = {"url": "http://127.0.0.1:9/mcp"}
+        assert (await service.http.put("/v1/mcp-servers/m", json=server)).status_code == 201
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
@@ -147,7 +150,7 @@ async def test_what_belongs_to_another_project_does_not_exist(
     answer = await neighbours.http.request(
         method, path.format(**neighbours.owned), json=body if body or method == "GET" else {}
     )
-    if method == "PUT" and path in ("/v1/models/{name}", "/v1/tools/{name}"):
+    if method == "PUT" and path.endswith("/{name}"):
         # It is one of their own that they have made.
         assert answer.status_code == 201
         assert (await neighbours.http.delete(path.format(name="m"))).status_code == 204

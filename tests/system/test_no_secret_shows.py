@@ -90,6 +90,9 @@ class World:
             http = {"url": self.echo.url(f"/{manner}"), "headers": headers}
             body = {"kind": "http", "parameters": {"type": "object"}, "http": http}
             await self.ask("PUT", f"/v1/tools/echo_{manner}", body)
+        for manner in MANNERS:
+            server = {"url": self.echo.url(f"/{manner}"), "headers": headers}
+            await self.ask("PUT", f"/v1/mcp-servers/{manner}", server)
         for manner in ("take", "words"):
             made = await self.ask("POST", "/v1/webhook-endpoints", {"url": self.echo.url(f"/{manner}")})
             rotated = await self.ask("POST", f"/v1/webhook-endpoints/{made['id']}/rotate-secret")

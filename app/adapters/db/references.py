@@ -29,9 +29,11 @@ _FIND: Final = sa.text(
         UNION ALL
         SELECT 2, 'tool ' || name FROM tools WHERE project_id = :project AND {_refers("settings")}
         UNION ALL
-        SELECT 3, 'the project' FROM projects WHERE id = :project AND {_POLICIES}
+        SELECT 3, 'MCP server ' || name FROM mcp_servers WHERE project_id = :project AND {_refers("settings")}
         UNION ALL
-        SELECT 4, 'branch ' || id FROM branches WHERE project_id = :project AND {_POLICIES}
+        SELECT 4, 'the project' FROM projects WHERE id = :project AND {_POLICIES}
+        UNION ALL
+        SELECT 5, 'branch ' || id FROM branches WHERE project_id = :project AND {_POLICIES}
     ) AS found ORDER BY nth, what LIMIT :most
     """
 )

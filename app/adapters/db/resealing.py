@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db.sealed_headers import HEADERS, header_place
 from app.adapters.db.session import Database
-from app.adapters.db.tables import credentials, models, tools, webhook_endpoints
+from app.adapters.db.tables import credentials, mcp_servers, models, tools, webhook_endpoints
 from app.core.credentials import REFERENCE
 from app.core.errors import CredentialUnreadable
 from app.core.header_values import ENV, names_something
@@ -92,6 +92,7 @@ _STORED: Final = (
     _Texts(credentials, ("secret",), "secret", ("rotated_at",)),
     _Texts(webhook_endpoints, ("secret", "previous_secret"), "secret"),
     _Headers(tools, "settings"),
+    _Headers(mcp_servers, "settings"),
     _Headers(models, "options"),
 )
 """Every place where secrets are stored."""

@@ -1,4 +1,4 @@
-"""Headers of tools and models: a value that is written out is stored sealed, for its own row only."""
+"""Headers of tools, MCP servers and models: a value that is written out is sealed, for its own row only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.core.sealing import Place, is_sealed
 from app.ports.sealing import Vault
 
 HEADERS: Final = "headers"
-"""The member that holds them, in a tool's settings and in a model's options."""
+"""The member that holds them, in the settings of a tool or a server and in a model's options."""
 
 
 def with_sealed_headers(vault: Vault, table: str, row_id: UUID, holder: Mapping[str, Any]) -> dict[str, Any]:

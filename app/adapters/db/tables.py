@@ -112,6 +112,18 @@ tools = Table(
     sa.UniqueConstraint("project_id", "name"),
 )
 
+mcp_servers = Table(
+    "mcp_servers",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    Column("settings", JSON, nullable=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
 branches = Table(
     "branches",
     metadata,

@@ -25,7 +25,7 @@ from app.ports.tool import StoredTool, ToolSpec
 MOST: Final = 500
 """Tools of a project: all of them are read together, and more than that no model can be shown."""
 
-_SAID = tuple(name for name in ToolSpec.__slots__ if name != "prepares")
+_SAID = tuple(name for name in ToolSpec.__slots__ if name not in ("prepares", "origin", "version"))
 
 
 class PostgresTools:
@@ -43,7 +43,7 @@ class PostgresTools:
         """See the port."""
         query = sa.select(tools).where(tools.c.project_id == project_id).order_by(tools.c.name)
         async with self._database.reading() as connection:
-            return [self._tool(row) for row in await connection.execute(query)]
+            return [stored_tool(self._vault, row) for row in await connection.execute(query)]
 
     async def find(self, project_id: UUID, name: str) -> StoredTool | None:
         """See the port."""
@@ -77,7 +77,7 @@ class PostgresTools:
             changed = sa.update(tools).where(tools.c.id == before.id)
             changed = changed.values(**self._values(before.id, spec), updated_at=sa.func.now())
             changed = changed.returning(tools)
-            made = self._tool((await connection.execute(changed)).one())
+            made = stored_tool(self._vault, (await connection.execute(changed)).one())
             await self._audit.note(connection, "replace", project_id, before, made, by=by)
         return made, False
 
@@ -99,19 +99,14 @@ class PostgresTools:
             raise Conflict(f"A project has at most {MOST} tools; delete one first.")
         id = self._ids.new()
         statement = insert(tools).values(id=id, project_id=project_id, **self._values(id, spec))
-        made = self._tool((await connection.execute(statement.returning(tools))).one())
+        made = stored_tool(self._vault, (await connection.execute(statement.returning(tools))).one())
         await self._audit.note(connection, "create", project_id, None, made, by=by)
         return made
 
     async def _one(self, connection: AsyncConnection, project_id: UUID, name: str) -> StoredTool | None:
         query = sa.select(tools).where(tools.c.project_id == project_id, tools.c.name == name)
         row = (await connection.execute(query)).one_or_none()
-        return None if row is None else self._tool(row)
-
-    def _tool(self, row: Any) -> StoredTool:
-        values = {name: row._mapping[name] for name in _SAID}
-        values["settings"] = with_open_headers(self._vault, tools.name, row.id, values["settings"])
-        return StoredTool(ToolSpec(**values), row.id, row.created_at, row.updated_at)
+        return None if row is None else stored_tool(self._vault, row)
 
     def _values(self, id: UUID, spec: ToolSpec) -> dict[str, Any]:
         values = {name: getattr(spec, name) for name in _SAID}
@@ -124,3 +119,10 @@ async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
     await connection.execute(
         sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
     )
+
+
+def stored_tool(vault: Vault, row: Any) -> StoredTool:
+    """The tool of a row, its headers open."""
+    values = {name: row._mapping[name] for name in _SAID}
+    values["settings"] = with_open_headers(vault, tools.name, row.id, values["settings"])
+    return StoredTool(ToolSpec(**values), row.id, row.created_at, row.updated_at)

@@ -6,15 +6,15 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from app.adapters.checked_network import CheckedNetwork
 from app.adapters.signing import Signer
+from app.adapters.tools.headers import NOT_CONFIGURED, Unsendable, secrets_in, sent_headers, sure_secrets_in
 from app.adapters.tools.http_answers import HTTP_TOO_LARGE, MAX_BYTES, output_in
-from app.adapters.tools.http_post import NOT_CONFIGURED, NOTHING, TIMEOUT, UNKNOWN, Post
-from app.core.errors import AppError, CredentialUnreadable
-from app.core.header_values import credentials_in, is_secret, sealed_in, variables_in
+from app.adapters.tools.http_post import NOTHING, TIMEOUT, UNKNOWN, Post
 from app.core.http_tool import HttpSettings, Miss, pause_ms
 from app.core.json_text import dumps
 from app.ports.credentials import Credentials
@@ -28,8 +28,6 @@ IDLE_S: Final = 4.0
 call that meets its end is lost and may not be repeated."""
 KEPT: Final = 64
 """Unused connections that are kept at most."""
-SHORTEST_SECRET: Final = 6
-"""Characters of a header's value from which on it is taken out of errors; a shorter one may be any word."""
 
 _HEADERS: Final = {
     "user-agent": "branchline",
@@ -110,27 +108,17 @@ class HttpTools:
             raise ToolFailure(NOT_CONFIGURED, f"{error}; {NOTHING}", retryable=False) from None
         headers = {**_HEADERS, **call.headers, **signed, "idempotency-key": call.id}
         answer = await post.answer(self._pool, headers, call.body)
-        sure = {name: value for name, value in call.headers.items() if is_secret(name, call.http.headers)}
-        return output_in(answer, hidden=_secrets(call.headers), never=_secrets(sure))
+        sure = sure_secrets_in(call.headers, call.http.headers)
+        return output_in(answer, hidden=secrets_in(call.headers), never=sure)
 
     async def _chosen(self, http: HttpSettings, project_id: UUID) -> dict[str, str]:
         """The tool's headers with their values, names in lower case, so that they replace ours."""
-        found = dict(http.headers)
-        for header in sealed_in(found):
-            words = f"the stored value of {header!r} does not open with the operator's keys; register it anew"
-            raise ToolFailure(CredentialUnreadable.code.upper(), words, retryable=False)
-        for header, name in credentials_in(http.headers).items():
-            try:
-                found[header] = await self._credentials.secret(project_id, name)
-            except AppError as fault:
-                raise ToolFailure(fault.code.upper(), fault.detail, retryable=fault.retryable) from None
-        for header, variable in variables_in(http.headers).items():
-            value = (self._exposed.get(variable) or "").strip()
-            if not value or not (value.isascii() and value.isprintable()):
-                words = f"the variable {variable!r} for {header!r} has no value here that can be sent"
-                raise ToolFailure(NOT_CONFIGURED, words, retryable=False)
-            found[header] = value
-        return {name.lower(): value for name, value in found.items()}
+        try:
+            return await sent_headers(
+                http.headers, self._exposed, partial(self._credentials.secret, project_id)
+            )
+        except Unsendable as error:
+            raise ToolFailure(error.type, str(error), retryable=error.retryable) from None
 
 
 class _Call:
@@ -190,12 +178,6 @@ class _Call:
     def after(self) -> str:
         """How many tries there were, for people; nothing of a single one."""
         return f" (after {self._tries} tries)" if self._tries > 1 else ""
-
-
-def _secrets(headers: Mapping[str, str]) -> set[str]:
-    """What must not be told of the values: each as it is, and without the word of its scheme."""
-    parts = {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}
-    return {part for part in parts if len(part) >= SHORTEST_SECRET}
 
 
 def _body(invocation: Invocation) -> bytes:

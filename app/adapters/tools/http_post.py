@@ -13,6 +13,7 @@ import httpx
 
 from app.adapters.checked_network import AddressRefused
 from app.adapters.model_faults import retry_after_ms
+from app.adapters.tools.headers import NOT_CONFIGURED
 from app.adapters.tools.http_answers import (
     BLOCKED_ADDRESS,
     INVALID_RESPONSE,
@@ -27,7 +28,6 @@ TIMEOUT: Final = "TIMEOUT"
 OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
 CONNECTION_FAILED: Final = "CONNECTION_FAILED"
 CONNECTION_LOST: Final = "CONNECTION_LOST"
-NOT_CONFIGURED: Final = "NOT_CONFIGURED"
 
 WORDS_BYTES: Final = 65_536
 """How much is read of the body of an answer that is no success, and"""

@@ -46,7 +46,9 @@ class CreateCredential(PutCredential):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "openai", **_SAID}]})
 
-    name: Annotated[str, Field(pattern=NAME)] = Field(description="What models and tools refer to it by.")
+    name: Annotated[str, Field(pattern=NAME)] = Field(
+        description="What models, tools and MCP servers refer to it by."
+    )
 
 
 class ReplaceCredential(PutCredential):

@@ -29,6 +29,7 @@ NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 """What every model takes as the name of a function."""
 
 HTTP = "http"
+MCP = "mcp"
 
 _TIME = "2026-11-30T12:00:00.000Z"
 _SAID: dict[str, Any] = {
@@ -58,8 +59,9 @@ _CLIENTS: dict[str, Any] = {
 
 
 def _only_ours(kind: Any) -> Any:
-    if kind == "mcp":
-        raise PydanticCustomError("unsupported_option", "tools of this kind are not offered by this version")
+    if kind == MCP:
+        words = "tools of MCP servers come with their server: POST /v1/mcp-servers"
+        raise PydanticCustomError("mcp_tool", words)
     if kind == "python":
         words = "Python tools are declared in modules that the operator names in BRANCHLINE_TOOL_MODULES"
         raise PydanticCustomError("python_tool", words)
@@ -196,13 +198,20 @@ class HttpSeen(View):
     signing: dict[str, str] | None = Field(description="The name of what requests are signed with.")
 
 
+class McpSeen(View):
+    """Which server has a tool, and what it is called there."""
+
+    server: str
+    tool: str
+
+
 class ToolView(View):
     """A tool that models can call."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"object": "tool", "name": "weather", **_SAID, "client": None}
+                {"object": "tool", "name": "weather", **_SAID, "client": None, "mcp": None}
                 | {"created_at": _TIME, "updated_at": _TIME}
             ]
         }
@@ -217,7 +226,8 @@ class ToolView(View):
     idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
     http: HttpSeen | None = Field(description="Null for tools of other kinds.")
     client: ClientBody | None = Field(description="Null for tools of other kinds.")
-    created_at: datetime | None = Field(description="Null for Python tools, which are read-only.")
+    mcp: McpSeen | None = Field(description="Null for tools of other kinds.")
+    created_at: datetime | None = Field(description="Null for tools of Python and MCP, which are read-only.")
     updated_at: datetime | None
 
 
@@ -242,6 +252,7 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
         "idempotent": spec.idempotent,
         "http": _http_view(HttpSettings.of(spec.settings)) if spec.kind == HTTP else None,
         "client": ClientSettings.of(spec.settings).settings() if spec.kind == CLIENT else None,
+        "mcp": None if spec.origin is None else dict(spec.origin),
         "created_at": instant(tool.created_at),
         "updated_at": instant(tool.updated_at),
     }

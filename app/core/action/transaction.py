@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -140,9 +141,10 @@ class ActionTransaction:
             return []
         return [ToolRequested(self.call.function, self.tool_call_id, self.call.arguments or {})]
 
-    def start(self) -> Event:
-        """The event to emit before INVOKING is performed."""
-        return ToolStart(self.tool_call_id, self.call.function, str(self.call_id))
+    def start(self, origin: Mapping[str, str] | None = None) -> Event:
+        """The event to emit before INVOKING is performed; `origin` is where the tool comes from."""
+        told = None if origin is None else dict(origin)
+        return ToolStart(self.tool_call_id, self.call.function, str(self.call_id), told)
 
     def end(self, duration_ms: int = 0, *, last: bool = True) -> list[Event]:
         """The events of the end; a denied call has none here, its GATE_DENIED is the gate's.

@@ -29,6 +29,8 @@ class ToolStart(Event):
     tool_name: str
     call_id: str
     """The call's own id: the key of its records and its idempotency key."""
+    origin: dict[str, str] | None = None
+    """Of a tool of an MCP server: `server`, and `tool`, its name there."""
 
 
 @event("TOOL_RESULT", 162, per_stream=False)
