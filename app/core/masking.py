@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.core.json_text import dumps
+from app.core.json_text import NotJson, dumps
 
 MASK: Final = "[redacted]"
 PIECE: Final = 10
@@ -29,14 +29,19 @@ class Mask:
 
     def whole(self, value: Any) -> Any:
         """A JSON value with the secrets hidden that stand in its texts as a whole."""
-        text = dumps(value).decode()
-        # Looking through one text is a small part of looking through all of its texts.
-        found = any(form in text for form in self._whole)
-        return _each_text(value, self._without_whole) if found else value
+        return _each_text(value, self._without_whole) if self._may_be_in(value) else value
 
     def all(self, value: Any) -> Any:
         """A JSON value with the secrets hidden in its texts, and what seems to be a piece of one."""
         return _each_text(value, self._without_any)
+
+    def _may_be_in(self, value: Any) -> bool:
+        # Looking through one text is a small part of looking through all of its texts.
+        try:
+            text = dumps(value).decode()
+        except NotJson:  # Of half a surrogate, say, of which others make something that can be stored.
+            return True
+        return any(form in text for form in self._whole)
 
     def _without_whole(self, text: str) -> str:
         for form in self._whole:

@@ -63,6 +63,10 @@ def test_only_what_is_there_as_a_whole_counts_for_outputs() -> None:
     assert mask.whole({SECRET[:-1]: 1.5}) == {SECRET[:-1]: 1.5}
 
 
+def test_half_a_surrogate_hides_no_secret_from_it() -> None:
+    assert Mask([SECRET]).whole(["\ud800", SECRET]) == ["\ud800", MASK]
+
+
 @pytest.mark.parametrize("short", ["abcde", "secret"])
 def test_a_short_secret_is_hidden_as_a_whole(short: str) -> None:
     assert Mask([short]).all(f"({short}) {short[:-1]}") == f"({MASK}) {short[:-1]}"

@@ -35,7 +35,9 @@ def output_in(answer: Answer, schema: Mapping[str, Any] | None) -> Any:
     blocks.
     """
     if answer.is_error:
-        raise ToolFailure(MCP_TOOL_ERROR, _words(answer.content) or "the tool failed without a word")
+        raise ToolFailure(
+            MCP_TOOL_ERROR, words_in(answer.content)[:MAX_WORDS] or "the tool failed without a word"
+        )
     if schema is not None:
         _check(answer.structured, schema)
     if answer.structured is not NOTHING:
@@ -66,6 +68,7 @@ def _check(structured: Any, schema: Mapping[str, Any]) -> None:
         raise ToolFailure(INVALID_RESPONSE, words[:MAX_WORDS], retryable=False)
 
 
-def _words(content: Sequence[Mapping[str, Any]]) -> str:
+def words_in(content: Sequence[Mapping[str, Any]]) -> str:
+    """The texts among some blocks, as one."""
     texts = [str(block["text"]) for block in content if block.get("type") == "text"]
-    return "\n".join(texts)[:MAX_WORDS]
+    return "\n".join(texts)

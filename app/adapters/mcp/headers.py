@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from app.adapters.mcp.answer import NOTHING, Answer
+from app.adapters.mcp.answer import MAX_WORDS, NOTHING, Answer, words_in
 from app.adapters.mcp.trouble import Kind, Trouble
 from app.adapters.tools.headers import (
     NOT_CONFIGURED,
@@ -59,14 +59,14 @@ class ServerHeaders:
         return found
 
     def told(self, words: str) -> str:
-        """Words about a failure, without any value that was sent."""
-        told: str = self._any.all(words)
-        return told
+        """Words about a failure, `MAX_WORDS` code points at most, without any value that was sent."""
+        told: str = self._any.all(words[: 4 * MAX_WORDS])  # Looking for pieces is slow.
+        return told[:MAX_WORDS]
 
     def shown(self, answer: Answer) -> Answer:
         """An answer without what was sent as a secret; one that tells a failure, without any value."""
         if answer.is_error:
-            return replace(answer, content=self._any.all(list(answer.content)))
+            return replace(answer, content=[{"type": "text", "text": self.told(words_in(answer.content))}])
         if self._sure is None:
             return answer
         structured = NOTHING if answer.structured is NOTHING else self._sure.whole(answer.structured)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from app.adapters.mcp.answer import MAX_WORDS
 from app.adapters.mcp.wire import MAX_BYTES
 from app.core.addresses import AddressRule
 from app.core.sealing import MARK
@@ -344,3 +345,16 @@ async def test_an_output_has_none_of_the_secrets_that_were_sent(structured: bool
         stage.peer.answers["tools/call"] = echoes
         told = "[redacted] of the blue ones"
         assert await stage.call() == ({"told": told} if structured else told)
+
+
+async def test_a_failure_tells_none_of_what_was_sent_however_long_it_is() -> None:
+    async def echoes(asked: Asked) -> Any:
+        pieces = [asked.headers["x-team"], asked.headers["x-team"][:12], "x" * 500_000]
+        return {"content": [{"type": "text", "text": text} for text in pieces], "isError": True}
+
+    async with staged(headers=(("X-Team", "the blue ones"),)) as stage:
+        await stage.tools()
+        stage.peer.answers["tools/call"] = echoes
+        told = await stage.failure()
+        assert told.message.startswith("[redacted]\n[redacted]\nxxx")
+        assert len(told.message) == MAX_WORDS
