@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,7 @@ BODIES: dict[str, Any] = {
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
     "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
+    "put_credential": {"secret": "mine now, and no longer theirs"},
     "put_mcp_server": {"url": "https://mcp.example/mine-now"},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
@@ -49,6 +51,7 @@ BODIES: dict[str, Any] = {
 TABLES = (
     *("projects", "api_keys", "models", "tools", "mcp_servers", "branches", "runs", "messages"),
     *("function_calls", "webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
+    "credentials",
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -85,7 +88,11 @@ class Neighbours:
 
 @pytest.fixture(scope="module")
 async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
-    settings: dict[str, Any] = {"allowed_hosts": ("127.0.0.1",), "webhook_pauses_s": (3_600,)}
+    settings: dict[str, Any] = {
+        "allowed_hosts": ("127.0.0.1",),
+        "webhook_pauses_s": (3_600,),
+        "sealing_keys": ("first:" + b64encode(bytes(32)).decode(),),
+    }
     async with migrated(postgres) as url, running(url, bootstrap_key=OPERATOR, **settings) as service:
         service.http.headers["Authorization"] = f"Bearer {OPERATOR}"
         script = [{"text": "hello"}, {"end": "stop"}]
@@ -93,6 +100,8 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
         assert (await service.http.put("/v1/tools/m", json=BODIES["put_tool"])).status_code == 201
+        credential = {"secret": "theirs and nobody else's"}
+        assert (await service.http.put("/v1/credentials/m", json=credential)).status_code == 201
         server = {"url": "http://127.0.0.1:9/mcp"}
         assert (await service.http.put("/v1/mcp-servers/m", json=server)).status_code == 201
         run = await service.operate(branch)
