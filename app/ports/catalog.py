@@ -289,6 +289,8 @@ class ModelSpec:
     api_key_env: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     lifecycle: Mapping[str, Any] | None = None
+    price: Mapping[str, Any] | None = None
+    """`Price.wire` of what was said of it; None where the table of prices is to say it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from app.core.chunks import Chunk
 from app.core.prompt import Prompt
+from app.core.usage.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class ModelEndpoint:
     api_key: str | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     """The provider's own options, checked by `Provider.check` when the model was stored."""
+    price: Price | None = None
+    """What its tokens cost; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db import approvals
+from app.adapters.db import approvals, attempts
 from app.adapters.db.columns import RUN_COLUMNS, entry_columns, run_record, transposed
 from app.ports.storage import CallEnd, Flush, FlushResult, NewCall, NewMessage, RunRecord
 
@@ -112,7 +112,8 @@ ended AS (
            last_seq = e.last_seq, ended_at = e.ended_at, lease_until = NULL, owner = NULL
     FROM ending e LEFT JOIN grown g ON g.id = e.branch_id
     WHERE r.id = e.id
-)
+),
+{attempts.cte(78)}
 SELECT id FROM fence"""
 
 HAND_OVER = f"""
@@ -144,7 +145,7 @@ _RUN_END = attrgetter(
 )
 
 
-def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
+def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[Any]:
     messages: list[tuple[Any, ...]] = []
     calls: list[tuple[Any, ...]] = []
     call_ends: list[tuple[Any, ...]] = []
@@ -168,6 +169,7 @@ def _row_columns(flushes: Sequence[Flush], now: datetime) -> list[list[Any]]:
         *call_columns,
         *transposed(call_ends, 8),
         gates,
+        attempts.as_json(flushes),
     ]
 
 

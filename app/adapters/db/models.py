@@ -122,4 +122,5 @@ def _values(spec: ModelSpec) -> dict[str, Any]:
     values = {name: getattr(spec, name) for name in _SAID}
     values["options"] = dict(spec.options)
     values["lifecycle"] = sa.null() if spec.lifecycle is None else spec.lifecycle
+    values["price"] = sa.null() if spec.price is None else spec.price
     return values

@@ -11,6 +11,7 @@ import asyncpg
 
 from app.adapters.db import accept as accepting
 from app.adapters.db import approvals as approving
+from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db.branch_states import state_without_branch, states_of
@@ -30,6 +31,8 @@ from app.ports.storage import (
     Claimed,
     Flush,
     FlushResult,
+    LostAttempt,
+    NewAttempt,
     NewRun,
     OpenCall,
     RunRecord,
@@ -282,6 +285,11 @@ class PostgresRuns:
         """See the port."""
         async with self._rest.use() as connection:
             return await approving.calls_of(connection, run_id)
+
+    async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
+        """See the port."""
+        async with self._rest.use() as connection:
+            return await counting.of_run(connection, run_id)
 
     async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
         """See the port."""

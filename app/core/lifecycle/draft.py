@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.core.chunks import FinishReason
+from app.core.chunks import FinishReason, UsageReport
 from app.core.json_text import storable
 from app.core.lifecycle import faults
 from app.core.lifecycle.faults import Failure, Trouble
@@ -15,14 +15,20 @@ class Draft:
     """The pieces of one attempt; they are joined only when somebody asks."""
 
     __slots__ = (
+        "_kept",
         "_length",
         "_measured",
+        "_reported_at",
         "finish_reason",
         "finish_reason_raw",
+        "is_over",
+        "more",
         "reasonings",
         "refusals",
+        "repeated",
         "texts",
         "tool_parts",
+        "usage",
     )
 
     def __init__(self, kept: Sequence[str] = ()) -> None:
@@ -30,6 +36,17 @@ class Draft:
         self.texts: list[str] = list(kept)
         """None of them empty."""
         self._measured = self._length = 0
+        self._kept = len(self.texts)
+        self._reported_at: int | None = None
+        """Pieces of text at the last report; None where some of them were held back."""
+        self.usage: UsageReport | None = None
+        """The last report of this attempt."""
+        self.more = False
+        """Whether something else than a plain token came after that report."""
+        self.is_over = False
+        """Whether the wire has said that the answer is all there."""
+        self.repeated = 0
+        """Code points of the answer that were left out, since they repeated what it goes on from."""
         self.reasonings: list[str] = []
         self.refusals: list[str] = []
         self.tool_parts = ToolCallParts()
@@ -58,6 +75,24 @@ class Draft:
         """Note why the model stopped; a word that is not known never hides one that is."""
         if reason.reason is not None or self.finish_reason is None:
             self.finish_reason, self.finish_reason_raw = reason.reason, storable(reason.raw[:_WORD])
+
+    def report(self, usage: UsageReport, *, held: bool) -> None:
+        """Note token counts; `held` says whether text is held back that is no part of the draft yet."""
+        self.usage, self.more = usage, False
+        self._reported_at = None if held else len(self.texts)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the last report counts a whole answer."""
+        if self.usage is None or self.more or not (self.is_over or self.finish_reason_raw is not None):
+            return False
+        return self._reported_at is None or self._reported_at == len(self.texts)
+
+    @property
+    def heard(self) -> int:
+        """Code points that this attempt said, without those that are held back."""
+        pieces = (*self.texts[self._kept :], *self.reasonings, *self.refusals)
+        return sum(map(len, pieces)) + self.tool_parts.length + self.repeated
 
     def conclude(self, *, end_mark: bool, new_id: Callable[[], str]) -> list[ToolCall] | Failure:
         """Judge the draft as a whole answer: its tool calls, or why it is none.

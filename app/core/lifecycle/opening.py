@@ -39,6 +39,7 @@ def ask(session: Standing) -> Steps[None]:
     session.first_token = True
     session.look_at = session.inspection.next_look(session.options, len(kept))
     session.openings += 1
+    session.attempt_runs = True
     session.limits.ask(session.now_ms)
     yield StreamInit()
     yield Open(session.fallback_index, session.attempt, session.openings, session.text)

@@ -64,7 +64,7 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
             yield from conclude(session, end_mark=True)
         case UsageReport():
             session.limits.alive(session.now_ms)
-            session.tally.report(session.fallback_index, session.attempt, chunk)
+            session.draft.report(chunk, held=session.seam is not None)
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
@@ -95,6 +95,7 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
     if not (yield from _join(session)):
         return
+    session.draft.is_over = end_mark
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
         yield from fail(session, calls)
@@ -159,6 +160,7 @@ def _go_on(session: Standing, settled: Settled) -> Steps[bool]:
         yield from fail(session, Failure(faults.DRIFT, settled.fault))
         return False
     session.seam = None
+    session.draft.repeated += settled.overlap
     session.enter(State.STREAMING)
     for piece in settled.pieces:
         if not (yield from _token(session, piece)):
@@ -205,6 +207,7 @@ def look(session: Standing) -> Steps[bool]:
 def _come_forward(session: Standing, state: State | None = None) -> None:
     """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting."""
     session.limits.progress_ms = session.now_ms
+    session.draft.more = True
     if state is None and session.state is State.WAITING_FOR_TOKEN:
         state = State.STREAMING
     if state is not None and state is not session.state:
