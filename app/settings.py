@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from app.core.addresses import is_loopback
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
@@ -61,6 +62,8 @@ class ModelSettings(BaseModel):
     """The provider's own."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options for runs on this model."""
+    price: Price | None = None
+    """What its tokens cost; by default what the table of prices says."""
 
     def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
         """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""
@@ -69,7 +72,7 @@ class ModelSettings(BaseModel):
             key = environment.get(self.api_key_env)
             if not key:
                 raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
-        return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options)
+        return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options, self.price)
 
 
 class Settings(BaseSettings):
@@ -140,6 +143,8 @@ class Settings(BaseSettings):
     """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
+    prices: tuple[ListedPrice, ...] = ()
+    """What models cost that do not say so: `[[prices]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

@@ -34,6 +34,7 @@ from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.replies import forget_old
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
+from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
@@ -48,6 +49,7 @@ from app.api.running import Running
 from app.callback_wiring import Telling, telling
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
@@ -55,6 +57,7 @@ from app.ports.provider import Provider
 from app.run_wiring import Machinery, machinery
 from app.services.approvals import Approvals
 from app.services.background import background
+from app.services.books import Books
 from app.services.branches import Branches
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
@@ -212,6 +215,7 @@ async def application(
             made.store,
             listings := PostgresListings(on.database),
             Simulator(governor, listings),
+            Books(PostgresUsage(on.database), on.clock),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
@@ -250,6 +254,7 @@ def _models(
         operator=operators,
         addresses=addresses,
         exposed=exposed,
+        prices=PriceTable(settings.prices),
     )
 
 

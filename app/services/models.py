@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 from app.core.access import Principal
 from app.core.addresses import is_listed, is_private_host
 from app.core.errors import Conflict, FieldError, Invalid, NotFound, Unavailable, UnknownModel
+from app.core.usage.prices import PriceTable, price_of
 from app.ports.ambient import Clock
 from app.ports.catalog import Models as ModelStore
 from app.ports.catalog import ModelSpec, Once, StoredModel
@@ -59,6 +60,7 @@ class OperatorModels:
                 endpoint.base_url,
                 options=endpoint.options,
                 lifecycle=lifecycle,
+                price=None if endpoint.price is None else endpoint.price.wire(),
             )
         self._models[name] = (endpoint, spec)
 
@@ -129,13 +131,17 @@ class Models:
         operator: OperatorModels,
         addresses: AddressRule,
         exposed: Mapping[str, str | None],
+        prices: PriceTable | None = None,
     ) -> None:
-        """`exposed` holds the variables that models may name as their key, None for those without a value."""
+        """`exposed` holds the variables that models may name as their key, None for those without a value;
+        `prices` says what models cost that do not say so themselves.
+        """
         self._store = store
         self._providers = providers
         self._operator = operator
         self._addresses = addresses
         self._exposed = exposed
+        self._prices = prices or PriceTable()
         # None: the project has no model of that name, but the operator may.
         self._known: Memory[tuple[UUID, str], ResolvedModel | None] = Memory(
             clock, REMEMBERED_MS, most=10_000
@@ -152,10 +158,18 @@ class Models:
                 return None
             return ResolvedModel(self._endpoint(stored.spec), stored.spec.lifecycle)
 
-        found = await self._known.find((project_id, name), search) or self._operator.resolve(name)
+        found = await self._known.find((project_id, name), search) or self._operators(name)
         if found is None:
             raise UnknownModel(f"No model {name!r} is registered in this project: POST /v1/models.")
         return found
+
+    def _operators(self, name: str) -> ResolvedModel | None:
+        found = self._operator.resolve(name)
+        if found is None or found.endpoint.price is not None:
+            return found
+        endpoint = found.endpoint
+        price = self._prices.find(endpoint.provider, endpoint.model, endpoint.base_url)
+        return found if price is None else replace(found, endpoint=replace(endpoint, price=price))
 
     async def exists(self, project_id: UUID, name: str) -> bool:
         """Whether the project has a model of this name."""
@@ -167,7 +181,8 @@ class Models:
             key = self._exposed.get(spec.api_key_env)
             if not key:
                 raise Unavailable(f"The variable {spec.api_key_env!r} with the model's key is not set here.")
-        return ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, key, spec.options)
+        price = price_of(spec.price) or self._prices.find(spec.provider, spec.model, spec.base_url)
+        return ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, key, spec.options, price)
 
     # As a resource
 

@@ -11,6 +11,7 @@ from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import EmptyForNow, NotOffered, View
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import Price
 from app.ports.catalog import ModelSpec, StoredModel
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}$"
@@ -23,6 +24,27 @@ _SAID: dict[str, Any] = {
     "api_key_env": "OPENAI_API_KEY",
     "options": {},
 }
+
+
+_PRICE: dict[str, Any] = {
+    "input": "0.15",
+    "output": "0.6",
+    "cached_input": "0.075",
+    "cache_write": None,
+    "reasoning": None,
+}
+
+
+class PriceView(View):
+    """US dollars for a million tokens of each kind, as exact decimal text."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_PRICE]})
+
+    input: str
+    output: str
+    cached_input: str | None = Field(description="Null: as `input`.")
+    cache_write: str | None = Field(description="Null: as `input`.")
+    reasoning: str | None = Field(description="Null: as `output`.")
 
 
 class PutModel(Body):
@@ -45,6 +67,9 @@ class PutModel(Body):
     options: dict[str, Any] = Field(default_factory=dict, description="The provider's own.")
     lifecycle: LifecycleBody | None = Field(None, description="For runs on this model.")
     limits: EmptyForNow = Field(default_factory=dict)
+    price: Price | None = Field(
+        None, description="What its tokens cost; null: as the server's table of prices says, if it does."
+    )
 
     def spec(self, name: str) -> ModelSpec:
         """What is to be stored under the name."""
@@ -56,6 +81,7 @@ class PutModel(Body):
             api_key_env=self.api_key_env,
             options=self.options,
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
+            price=None if self.price is None else self.price.wire(),
         )
 
 
@@ -85,6 +111,7 @@ class ModelView(View):
                     **_SAID,
                     "limits": {},
                     "lifecycle": None,
+                    "price": _PRICE,
                     "source": "project",
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
@@ -102,6 +129,9 @@ class ModelView(View):
     options: dict[str, Any]
     limits: dict[str, Any]
     lifecycle: dict[str, Any] | None
+    price: PriceView | None = Field(
+        description="What its tokens cost; null where it was not said, and the server's table may know."
+    )
     source: Literal["project", "operator"] = Field(
         description="Who registered it; the operator's are read-only and give way to one of the same name."
     )
@@ -130,6 +160,7 @@ def model_view(model: StoredModel) -> dict[str, Any]:
         "options": exact(spec.options),
         "limits": {},
         "lifecycle": exact(spec.lifecycle),
+        "price": spec.price,
         "source": "operator" if model.id is None else "project",
         "created_at": instant(model.created_at),
         "updated_at": instant(model.updated_at),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Context, Decimal
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -96,7 +97,7 @@ class ListedPrice(Price):
     model: str
     """Their name on the wire."""
     host: str | None = None
-    """Where they are served; anywhere by default."""
+    """The host of the base URL at which they are served; any, the provider's own too, by default."""
     as_of: date | None = None
     """When the price was looked up."""
     source: str | None = None
@@ -111,8 +112,9 @@ class PriceTable:
         for listed in prices:
             self._prices.setdefault((listed.provider, listed.model, listed.host), listed)
 
-    def find(self, provider: str, model: str, host: str | None) -> Price | None:
-        """The price of a model at a host; one for that host counts before one for any."""
+    def find(self, provider: str, model: str, base_url: str | None) -> Price | None:
+        """The price of a model that is served there; one for its host counts before one for any."""
+        host = None if base_url is None else urlsplit(base_url).hostname
         return self._prices.get((provider, model, host)) or self._prices.get((provider, model, None))
 
 
