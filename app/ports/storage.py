@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from app.core.governance.governance import StoredGovernance
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
-from app.core.usage.counts import Usage
+from app.ports.usage import NewAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,6 @@ class RunRecord:
     partial_text: str | None = None
     model: str | None = None
     usage: str | None = None
-    """What `Totals.kept` gives: token counts and cost of all its attempts."""
     attempts: int = 0
     fallback_index: int = 0
     last_seq: int = 0
@@ -173,46 +171,6 @@ class ApprovalClosed:
 
     function_call_id: UUID
     at: datetime
-
-
-AttemptEnd = Literal["completed", "failed", "aborted", "lost"]
-"""How an attempt ended; `lost` where nobody saw its end."""
-
-
-@dataclass(slots=True)
-class NewAttempt:
-    """An attempt at a model that has ended: what it used, and what that cost at the price of the time."""
-
-    stream: int
-    fallback_index: int
-    attempt: int
-    purpose: str
-    """What its stream is for: `main`, `repair` or `voter`."""
-    model: str | None
-    """The name under which it is registered; None, and so the next two, where that is not known any more."""
-    provider: str | None
-    wire_model: str | None
-    outcome: AttemptEnd
-    code: str | None
-    """Of the fault that ended it."""
-    usage: Usage
-    cost: Decimal | None
-    """US dollars; None where no price was known."""
-    started_at: datetime
-    ended_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LostAttempt:
-    """An attempt of which the log tells the beginning, and nothing the end."""
-
-    stream: int
-    fallback_index: int
-    attempt: int
-    purpose: str
-    length: int
-    """Code points of the text that it left in the log."""
-    started_at: datetime
 
 
 Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | ApprovalClosed | NewAttempt
@@ -426,9 +384,6 @@ class RunStore(Protocol):
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:
         """The last attempts at the run's calls that have no end, or no response."""
-
-    async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
-        """The attempts of a run that have ended, and those of which no end is known."""
 
     async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
         """All function calls of a run, in order."""

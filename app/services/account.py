@@ -10,7 +10,7 @@ from app.core.lifecycle.standing import Purpose
 from app.core.usage.counts import Usage, length_of, usage_of
 from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening
-from app.ports.storage import NewAttempt
+from app.ports.usage import NewAttempt
 from app.services.execution import Execution
 
 

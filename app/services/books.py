@@ -10,8 +10,7 @@ from uuid import UUID
 from app.core.errors import FieldError, Invalid
 from app.ports.ambient import Clock
 from app.ports.catalog import Page, Slice
-from app.ports.storage import NewAttempt
-from app.ports.usage import GroupBy, Span, UsageReports, UsageSum
+from app.ports.usage import GroupBy, NewAttempt, Span, UsageReports, UsageSum
 
 MAX_DAYS: Final = 366
 """Most days in one sum."""
@@ -44,7 +43,7 @@ class Books:
         if last is None:
             last = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC).date()
         if first is None:
-            first = max(last, date.min + timedelta(days=USUAL_DAYS)) - timedelta(days=USUAL_DAYS - 1)
+            first = last - min(timedelta(days=USUAL_DAYS - 1), last - date.min)
         days = (last - first).days + 1
         if not 1 <= days <= MAX_DAYS:
             words = "from is after to" if days < 1 else f"at most {MAX_DAYS} days are summed at once"

@@ -49,7 +49,7 @@ class Executor:
         *,
         beat_s: float = BEAT_S,
     ) -> None:
-        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one.
+        """`resume` executes a run that had to queue or wait; `abandon` ends what a lost one left open.
 
         `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
         """

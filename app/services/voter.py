@@ -17,11 +17,13 @@ from app.core.lifecycle.options import LifecycleOptions
 from app.core.operate.asking import Asking
 from app.core.operate.read_output import EMPTY_OUTPUT, Reading
 from app.core.prompt import Prompt
+from app.core.usage.counts import length_of
 from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening, Provider
 from app.services.account import Account
 from app.services.answers import faults_of, read_answer
 from app.services.execution import Execution
+from app.services.plan import Asked
 from app.services.stream import Decide, ModelStream, StreamDriver
 
 
@@ -98,6 +100,13 @@ class Voter:
         else:
             out["text" if self._reading is None else "value"] = self.output.value
         return out
+
+    def asked(self, fallback_index: int) -> Asked | None:
+        """See `Plan.asked`."""
+        if fallback_index >= len(self._candidates):
+            return None
+        candidate = self._candidates[fallback_index]
+        return candidate.endpoint, length_of(candidate.prompt())
 
     async def ask(self, execution: Execution) -> None:
         """From CONSENSUS_STREAM_START to CONSENSUS_OUTPUT_COLLECTED; a model's failure is a value."""

@@ -31,12 +31,11 @@ from app.ports.storage import (
     Claimed,
     Flush,
     FlushResult,
-    LostAttempt,
-    NewAttempt,
     NewRun,
     OpenCall,
     RunRecord,
 )
+from app.ports.usage import LostAttempt, NewAttempt
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -287,7 +286,7 @@ class PostgresRuns:
             return await approving.calls_of(connection, run_id)
 
     async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
-        """See the port."""
+        """See `ports.usage.AttemptLog`."""
         async with self._rest.use() as connection:
             return await counting.of_run(connection, run_id)
 

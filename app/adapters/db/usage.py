@@ -15,8 +15,7 @@ from app.adapters.db.tables import attempts, runs
 from app.core.errors import NotFound
 from app.core.usage.totals import Totals
 from app.ports.catalog import Page, Slice
-from app.ports.storage import NewAttempt
-from app.ports.usage import GroupBy, Span, UsageSum
+from app.ports.usage import GroupBy, NewAttempt, Span, UsageSum
 
 _T = attempts.c
 

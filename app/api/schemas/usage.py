@@ -11,8 +11,7 @@ from pydantic import ConfigDict, Field
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View
 from app.core.usage.prices import CURRENCY, text_of
-from app.ports.storage import NewAttempt
-from app.ports.usage import UsageSum
+from app.ports.usage import NewAttempt, UsageSum
 
 COUNTS: dict[str, Any] = {
     "input_tokens": 25,
