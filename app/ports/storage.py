@@ -11,7 +11,7 @@ from uuid import UUID
 from app.core.governance.governance import StoredGovernance
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
-from app.ports.usage import NewAttempt
+from app.ports.attempts import NewAttempt
 
 
 @dataclass(frozen=True, slots=True)

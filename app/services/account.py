@@ -9,8 +9,8 @@ from app.core.lifecycle.effects import AttemptEnded
 from app.core.lifecycle.standing import Purpose
 from app.core.usage.counts import Usage, length_of, usage_of
 from app.ports.ambient import Clock
+from app.ports.attempts import NewAttempt
 from app.ports.provider import ModelEndpoint, Opening
-from app.ports.usage import NewAttempt
 from app.services.execution import Execution
 
 

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from app.core.errors import FieldError, Invalid
 from app.ports.ambient import Clock
+from app.ports.attempts import NewAttempt
 from app.ports.catalog import Page, Slice
-from app.ports.usage import GroupBy, NewAttempt, Span, UsageReports, UsageSum
+from app.ports.usage import GroupBy, Span, UsageReports, UsageSum
 
 MAX_DAYS: Final = 366
 """Most days in one sum."""

@@ -10,8 +10,8 @@ from app.core.lifecycle.effects import AttemptEnded
 from app.core.usage.counts import usage_of
 from app.core.usage.totals import Totals
 from app.ports.ambient import Clock
+from app.ports.attempts import AttemptLog, LostAttempt, NewAttempt
 from app.ports.storage import RunRecord
-from app.ports.usage import AttemptLog, LostAttempt, NewAttempt
 from app.services.execution import Execution
 from app.services.plan import Plan
 

@@ -12,8 +12,8 @@ import orjson
 from app.core.events.session import SessionStart, StreamInit
 from app.core.usage.counts import Usage
 from app.core.usage.prices import text_of
+from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import Flush
-from app.ports.usage import LostAttempt, NewAttempt
 
 _PLACE: Final = ("stream", "fallback_index", "attempt")
 _SAID: Final = ("purpose", "model", "provider", "wire_model", "outcome", "code")
@@ -97,7 +97,7 @@ ORDER BY i.seq"""
 async def of_run(
     connection: asyncpg.Connection[Any], run_id: UUID
 ) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
-    """See `ports.usage.AttemptLog`."""
+    """See `ports.attempts.AttemptLog`."""
     ended = await connection.fetch(_ENDED, run_id)
     lost = await connection.fetch(_LOST, run_id, StreamInit.code, SessionStart.code)
     return [new_attempt(row) for row in ended], [LostAttempt(**dict(row)) for row in lost]

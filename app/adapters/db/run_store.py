@@ -22,6 +22,7 @@ from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
 from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
+from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import (
     Acceptance,
     Accepted,
@@ -35,7 +36,6 @@ from app.ports.storage import (
     OpenCall,
     RunRecord,
 )
-from app.ports.usage import LostAttempt, NewAttempt
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -286,7 +286,7 @@ class PostgresRuns:
             return await approving.calls_of(connection, run_id)
 
     async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
-        """See `ports.usage.AttemptLog`."""
+        """See `ports.attempts.AttemptLog`."""
         async with self._rest.use() as connection:
             return await counting.of_run(connection, run_id)
 

@@ -14,8 +14,9 @@ from app.adapters.db.session import Database
 from app.adapters.db.tables import attempts, runs
 from app.core.errors import NotFound
 from app.core.usage.totals import Totals
+from app.ports.attempts import NewAttempt
 from app.ports.catalog import Page, Slice
-from app.ports.usage import GroupBy, NewAttempt, Span, UsageSum
+from app.ports.usage import GroupBy, Span, UsageSum
 
 _T = attempts.c
 

@@ -11,7 +11,8 @@ from pydantic import ConfigDict, Field
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View
 from app.core.usage.prices import CURRENCY, text_of
-from app.ports.usage import NewAttempt, UsageSum
+from app.ports.attempts import NewAttempt
+from app.ports.usage import UsageSum
 
 COUNTS: dict[str, Any] = {
     "input_tokens": 25,
