@@ -45,7 +45,7 @@ BODIES: dict[str, Any] = {
 
 TABLES = (
     *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals", "attempts"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
