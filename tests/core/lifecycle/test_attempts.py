@@ -134,9 +134,12 @@ def test_what_a_resumed_attempt_says_is_what_it_said_itself() -> None:
         [[[{"text": "one two three "}, RESET], [{"text": "two three four"}, END]]], options=options
     )
     assert (first.heard, second.heard) == (14, 14)
-    _, counted = ends(
-        [[[{"text": "one two three "}, RESET], [{"text": "two three "}, USED, END]]], options=options
-    )
+
+
+@pytest.mark.parametrize("said", ["two three ", "two"])
+def test_a_report_counts_text_that_is_held_back_when_it_comes(said: str) -> None:
+    options = replace(QUICK, continuation=ContinuationOptions())
+    _, counted = ends([[[{"text": "one two three "}, RESET], [{"text": said}, USED, END]]], options=options)
     assert (counted.whole, counted.report) == (True, REPORT)
 
 
