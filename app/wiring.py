@@ -284,6 +284,10 @@ def _services(
         "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
     )
     figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
+    spent = made.recorder.spent
+    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
+    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
+    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     told.show(figures)

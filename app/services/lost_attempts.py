@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+
+import structlog
 
 from app.core.errors import AppError
 from app.core.lifecycle.effects import AttemptEnded
@@ -13,7 +15,9 @@ from app.ports.ambient import Clock
 from app.ports.attempts import AttemptLog, LostAttempt, NewAttempt
 from app.ports.storage import RunRecord
 from app.services.execution import Execution
-from app.services.plan import Plan
+from app.services.plan import Asked, Plan
+
+log = structlog.get_logger("lost attempts")
 
 
 class LostAttempts:
@@ -39,22 +43,26 @@ class LostAttempts:
             totals.add(attempt.usage, attempt.cost)
         if not lost:
             return
-        plan = await self._planned(run)
+        asked = await self._asked(run, lost)
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
-        for one in lost:
-            attempt = _counted(one, plan, now)
+        for one, whom in zip(lost, asked, strict=True):
+            attempt = _counted(one, whom, now)
             totals.add(attempt.usage, attempt.cost)
             execution.log.write(attempt)
 
-    async def _planned(self, run: RunRecord) -> Plan | None:
+    async def _asked(self, run: RunRecord, lost: Sequence[LostAttempt]) -> Sequence[Asked | None]:
+        """Whom each of them asked; whatever stands in the way of knowing it, the run has to be ended."""
         try:
-            return await self._prepare(run)
-        except AppError:
-            return None  # a model that is gone by now: the run is to be ended all the same
+            plan = await self._prepare(run)
+            return [plan.asked(one.stream, one.fallback_index) for one in lost]
+        except AppError as refusal:
+            log.info("lost attempts without a model", run_id=str(run.id), why=refusal.detail)
+        except Exception:
+            log.exception("lost attempts without a model", run_id=str(run.id))
+        return [None] * len(lost)
 
 
-def _counted(lost: LostAttempt, plan: Plan | None, now: datetime) -> NewAttempt:
-    asked = None if plan is None else plan.asked(lost.stream, lost.fallback_index)
+def _counted(lost: LostAttempt, asked: Asked | None, now: datetime) -> NewAttempt:
     endpoint, length = (None, 0) if asked is None else asked
     names: tuple[str | None, str | None, str | None] = (None, None, None)
     if endpoint is not None:

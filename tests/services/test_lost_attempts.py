@@ -91,7 +91,9 @@ async def test_they_are_estimated_at_the_price_of_their_model() -> None:
     )
 
 
-@pytest.mark.parametrize("refusal", [UnknownModel("it is gone"), Unavailable("its key is not set")])
+@pytest.mark.parametrize(
+    "refusal", [UnknownModel("it is gone"), Unavailable("its key is not set"), KeyError("a bug")]
+)
 async def test_a_run_that_cannot_be_planned_any_more_is_counted_from_its_log(refusal: Exception) -> None:
     async def gone(run: RunRecord) -> Plan:
         raise refusal

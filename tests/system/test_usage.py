@@ -285,5 +285,9 @@ async def test_sums_come_in_pages(database_url: str) -> None:
             seen += [one["key"] for one in answer.json()["data"]]
             path = answer.links["next"]["url"] if answer.json()["has_more"] else None
         assert seen == names
+        metrics = (await service.http.get("/metrics")).text
+        assert "branchline_model_attempts_total 3.0" in metrics
+        assert "branchline_model_input_tokens_total 120.0" in metrics
+        assert "branchline_model_output_tokens_total 18.0" in metrics
         (day,) = (await service.get("/v1/usage?group_by=day"))["data"]
         assert (day["runs"], day["attempts"], day["cost"]["amount"]) == (3, 3, "0.00036")

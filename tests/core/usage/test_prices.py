@@ -89,9 +89,9 @@ def test_costs_are_exact(read: str, made: str, usage: Usage) -> None:
 @given(st.lists(st.tuples(usages, st.none() | amounts)))
 def test_totals_are_the_sum_over_attempts(attempts: list[tuple[Usage, str | None]]) -> None:
     totals = Totals()
-    for usage, cost in attempts:
-        totals.add(usage, None if cost is None else Decimal(cost))
-    known = [Fraction(cost) for _, cost in attempts if cost is not None]
+    for usage, each in attempts:
+        totals.add(usage, None if each is None else Decimal(each))
+    known = [Fraction(each) for _, each in attempts if each is not None]
     cost = totals.cost()
     assert (cost is None) == (not known)
     if cost is not None:
