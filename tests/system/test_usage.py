@@ -79,6 +79,19 @@ async def test_an_answer_costs_what_its_server_reports(service: Service) -> None
     assert run["cost"] == {"amount": "0.00012", "currency": "USD", "unpriced_attempts": 0}
 
 
+async def test_parts_have_prices_of_their_own(service: Service) -> None:
+    parts = {"cached_input_tokens": 20, "cache_write_tokens": 10, "reasoning_tokens": 4}
+    used = {"usage": {"input_tokens": 40, "output_tokens": 6, **parts}}
+    price = {"input": 1, "output": 10, "cached_input": "0.1", "cache_write": "1.25", "reasoning": 5}
+    name = await model(service, [{"text": "hello"}, used, {"end": "stop"}], price=price)
+    run = await service.operate(await service.branch(chat_model=name))
+    (attempt,) = await attempts_of(service, run)
+    assert {part: attempt["usage"][part] for part in parts} == parts
+    assert {part: run["usage"][part] for part in parts} == parts
+    # 10 plain, 20 cached, 10 written; 2 said, 4 thought.
+    assert run["cost"]["amount"] == "0.0000645"
+
+
 async def test_retries_and_fallbacks_each_cost_their_own(service: Service) -> None:
     first = await model(service, [{"text": "eight ch"}, RESET], [{"text": "two"}, USED, RESET])
     second = await model(service, [{"error": {"kind": "status", "status": 401}}], price=None)
