@@ -13,9 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from app.core.usage.counts import Usage
 
 CURRENCY: Final = "USD"
-PER: Final = 1_000_000
-"""Prices are for so many tokens."""
-
+_MILLION: Final = 6
+"""Its zeros."""
 EXACT: Final = Context(prec=60)
 """Enough digits for the sum of anything that fits into prices and counts."""
 
@@ -81,7 +80,7 @@ class Price(BaseModel):
         total = Decimal(0)
         for count, price in parts:
             total = EXACT.fma(count, price, total)
-        return EXACT.scaleb(total, -6)
+        return EXACT.scaleb(total, -_MILLION)
 
     def wire(self) -> dict[str, str | None]:
         """As it is stored and shown."""
@@ -110,17 +109,25 @@ class PriceTable:
     def __init__(self, prices: Iterable[ListedPrice] = ()) -> None:
         self._prices: dict[tuple[str, str, str | None], Price] = {}
         for listed in prices:
-            self._prices.setdefault((listed.provider, listed.model, listed.host), listed)
+            host = listed.host and listed.host.lower()
+            self._prices.setdefault((listed.provider, listed.model, host), listed)
 
     def find(self, provider: str, model: str, base_url: str | None) -> Price | None:
         """The price of a model that is served there; one for its host counts before one for any."""
-        host = None if base_url is None else urlsplit(base_url).hostname
+        host = base_url and _host(base_url)
         return self._prices.get((provider, model, host)) or self._prices.get((provider, model, None))
+
+
+def _host(base_url: str) -> str | None:
+    try:
+        return urlsplit(base_url).hostname
+    except ValueError:
+        return None  # whoever opens it says so
 
 
 def text_of(amount: Decimal) -> str:
     """An amount as plain decimal text, without an exponent and without zeros that say nothing."""
-    return f"{amount.normalize(EXACT):f}"
+    return f"{EXACT.plus(amount.normalize(EXACT)):f}"
 
 
 def price_of(stored: Mapping[str, Any] | None) -> Price | None:

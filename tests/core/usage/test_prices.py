@@ -48,6 +48,7 @@ def test_a_price_of_nothing_is_one() -> None:
     [
         (0.1, "0.1"),
         ("0.10", "0.1"),
+        ("-0.0", "0"),
         (3, "3"),
         ("1e2", "100"),
         (0.000000001, "0.000000001"),
@@ -145,12 +146,13 @@ def listed(model: str, read: int, host: str | None = None) -> ListedPrice:
         ("a", "https://elsewhere.example", 1),
         ("b", None, None),
         ("b", "https://models.example", 3),
+        ("b", "https://[models.example", None),
         ("c", None, None),
     ],
 )
 def test_a_table_knows_prices_by_model_and_host(model: str, base_url: str | None, read: int | None) -> None:
     table = PriceTable(
-        [listed("a", 1), listed("a", 9), listed("a", 2, "models.example"), listed("b", 3, "models.example")]
+        [listed("a", 1), listed("a", 9), listed("a", 2, "models.example"), listed("b", 3, "Models.example")]
     )
     found = table.find("openai", model, base_url)
     assert (None if found is None else found.input) == read
