@@ -56,6 +56,8 @@ class CostView(View):
 class AttemptUsageView(View):
     """Token counts of one attempt; null where the model server does not tell a part."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [COUNTS]})
+
     input_tokens: int
     output_tokens: int
     reported: bool
