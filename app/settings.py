@@ -28,6 +28,7 @@ from app.adapters.command_model.settings import CommandSettings
 from app.core.addresses import is_loopback
 from app.core.limits.options import ModelLimits
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
@@ -74,6 +75,8 @@ class ModelSettings(BaseModel):
     """Lifecycle options for runs on this model."""
     limits: ModelLimits | None = None
     """What this process may ask of it, and when it is left alone."""
+    price: Price | None = None
+    """What its tokens cost; by default what the table of prices says."""
     command: CommandSettings | None = None
     """The command that answers, for the provider `command`: `[models.NAME.command]`."""
 
@@ -100,6 +103,7 @@ class ModelSettings(BaseModel):
             key,
             self.options,
             limits=self.limits,
+            price=self.price,
             trusted=True,
         )
 
@@ -180,6 +184,8 @@ class Settings(BaseSettings):
     """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
+    prices: tuple[ListedPrice, ...] = ()
+    """What models cost that do not say so: `[[prices]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

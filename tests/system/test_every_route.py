@@ -47,7 +47,7 @@ BODIES: dict[str, Any] = {
 
 TABLES = (
     *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls", "attempts"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
