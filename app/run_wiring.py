@@ -20,6 +20,7 @@ from app.services.consensus import ConsensusPlanner
 from app.services.execution import Execution
 from app.services.executor import BEAT_S, Executor
 from app.services.feed import Feeds
+from app.services.lost_attempts import LostAttempts
 from app.services.operate import OperatePlanner
 from app.services.outside import ModelCatalog, Outside
 from app.services.oversight import Overseer
@@ -104,6 +105,7 @@ def machinery(
         await runs.take_up(execution)
 
     async def abandon(execution: Execution) -> None:
+        await lost_attempts.count(execution)
         run = execution.run
         waits = await store.settled_waits(run.id, run.epoch, close=True)
         acting.abandon(execution, await store.open_calls(run.id), waits)
@@ -112,4 +114,5 @@ def machinery(
     beat_s = min(BEAT_S, lease_ms / 3_000)
     executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
     runs = Runs(store, executor, feeds, planners, clock, ids)
+    lost_attempts = LostAttempts(store, runs.prepared, clock)
     return Machinery(store, recorder, executor, runs, feeds)

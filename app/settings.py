@@ -38,6 +38,7 @@ from app.core.mcp_server import (
     server_header_faults,
 )
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
@@ -84,6 +85,8 @@ class ModelSettings(BaseModel):
     """Lifecycle options for runs on this model."""
     limits: ModelLimits | None = None
     """What this process may ask of it, and when it is left alone."""
+    price: Price | None = None
+    """What its tokens cost; by default what the table of prices says."""
     command: CommandSettings | None = None
     """The command that answers, for the provider `command`: `[models.NAME.command]`."""
 
@@ -110,6 +113,7 @@ class ModelSettings(BaseModel):
             key,
             self.options,
             limits=self.limits,
+            price=self.price,
             trusted=True,
         )
 
@@ -256,6 +260,8 @@ class Settings(BaseSettings):
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
     mcp_servers: tuple[McpServerSettings, ...] = ()
     """MCP servers offered to every project: `[[mcp_servers]]` in the file, JSON in the environment."""
+    prices: tuple[ListedPrice, ...] = ()
+    """What models cost that do not say so: `[[prices]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

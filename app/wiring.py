@@ -36,6 +36,7 @@ from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
+from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
@@ -52,6 +53,7 @@ from app.callback_wiring import Telling, telling
 from app.core.addresses import AddressRule
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
 from app.house_wiring import keep_house
 from app.mcp_wiring import Speaking, speaking
@@ -63,6 +65,7 @@ from app.run_wiring import Machinery, machinery
 from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
+from app.services.books import Books
 from app.services.branches import Branches
 from app.services.capacity import Capacity
 from app.services.client_calls import ClientCalls
@@ -252,6 +255,7 @@ async def application(
             made.store,
             listings := PostgresListings(on.database),
             Simulator(governor, listings),
+            Books(PostgresUsage(on.database), on.clock),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
@@ -306,6 +310,7 @@ def _models(
         addresses=addresses,
         secrets=secrets,
         capacity=capacity,
+        prices=PriceTable(settings.prices),
     )
 
 
@@ -337,6 +342,10 @@ def _services(
         "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
     )
     figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
+    spent = made.recorder.spent
+    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
+    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
+    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     told.show(figures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,20 @@ def test_models_come_from_the_file_and_from_the_environment(
         models["small"].endpoint("small", {})
 
 
+def test_prices_come_from_the_file_as_the_decimals_that_stand_there(toml: Write) -> None:
+    toml(
+        '[models.small]\nprovider = "openai"\nmodel = "tiny"\nprice = {input = 0.1, output = "0.30"}\n'
+        '[[prices]]\nprovider = "openai"\nmodel = "big"\nhost = "models.example"\ninput = 1.25\noutput = 10\n'
+        'as_of = 2026-11-30\nsource = "an invoice"\n'
+    )
+    settings = load_settings()
+    price = settings.models["small"].endpoint("small", {}).price
+    assert price is not None
+    assert (str(price.input), str(price.output)) == ("0.1", "0.30")
+    (listed,) = settings.prices
+    assert (str(listed.input), listed.host, listed.as_of) == ("1.25", "models.example", date(2026, 11, 30))
+
+
 @pytest.mark.parametrize(
     ("text", "variables", "names"),
     [
@@ -95,6 +110,11 @@ def test_models_come_from_the_file_and_from_the_environment(
         ("", {"BRANCHLINE_PORT": "many"}, ["port: "]),
         ("", {"BRANCHLINE_PORT": "70000", "BRANCHLINE_ROLE": "king"}, ["port: ", "role: "]),
         ('[models.m]\nprovider = "openai"\n', {}, ["models.m.model: "]),
+        (
+            '[[prices]]\nprovider = "openai"\nmodel = "m"\ninput = -1\n',
+            {},
+            ["prices.0.input", "prices.0.output"],
+        ),
         ('[models.m]\nprovider = "openai"\nmodel = "x"\nurl = "y"\n', {}, ["models.m.url: unknown setting"]),
         ("", {"BRANCHLINE_MODELS": "{"}, ["models"]),
         ("port = ", {}, [""]),

@@ -23,6 +23,7 @@ from app.core.access import Principal
 from app.core.errors import AppError, Category
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
+from app.services.books import Books
 from app.services.runs import Origin, Runs, Submission
 from app.services.simulation import Simulator
 
@@ -37,6 +38,7 @@ class Running:
     store: RunStore
     listings: Listings
     simulator: Simulator
+    books: Books
     heartbeat_s: float = 15
     wait_default_s: float = 30
     wait_max_s: float = 55

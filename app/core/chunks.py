@@ -75,10 +75,22 @@ class ToolOutcome:
 
 @dataclass(slots=True)
 class UsageReport:
-    """Token counts so far; a later report replaces an earlier one."""
+    """Token counts so far; a later report replaces an earlier one.
+
+    Whatever the wire calls them: the first two are whole, the others are parts of them, None where the wire
+    does not say.
+    """
 
     input_tokens: int
+    """All that was read, from the server's cache or not; 0 where the wire does not say."""
     output_tokens: int
+    """All that was made, reasoning included; 0 where the wire does not say."""
+    cached_input_tokens: int | None = None
+    """Of the input: read from the server's cache."""
+    cache_write_tokens: int | None = None
+    """Of the input: written to the server's cache."""
+    reasoning_tokens: int | None = None
+    """Of the output: reasoning."""
 
 
 @dataclass(slots=True)

@@ -294,6 +294,8 @@ class ModelSpec:
     """`core.limits.options.ModelLimits` as JSON."""
     credential: str | None = None
     """The credential with its key, in place of `api_key_env`."""
+    price: Mapping[str, Any] | None = None
+    """`Price.wire` of what was said of it; None where the table of prices is to say it."""
 
 
 @dataclass(frozen=True, slots=True)

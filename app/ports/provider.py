@@ -12,6 +12,7 @@ from app.core.chunks import Chunk
 from app.core.limits.options import ModelLimits
 from app.core.opaque import PausedTurn
 from app.core.prompt import Prompt
+from app.core.usage.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class ModelEndpoint:
     limits: ModelLimits | None = None
     trusted: bool = False
     """Whether its address is the operator's own choice, and so may be a private one."""
+    price: Price | None = None
+    """What its tokens cost; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from uuid import UUID
 from app.core.governance.governance import StoredGovernance
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
+from app.ports.attempts import NewAttempt
 from app.ports.waiting import NewApproval, NewClientCall, WaitClosed, WaitStore
 
 
@@ -151,7 +152,7 @@ class CallStart:
     started_at: datetime
 
 
-Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | NewClientCall | WaitClosed
+Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | NewClientCall | WaitClosed | NewAttempt
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.services.answers import asking_of
 from app.services.execution import Execution
 from app.services.outside import Outside
-from app.services.plan import Plan
+from app.services.plan import Asked, Plan
 from app.services.voter import Candidate, Voter
 
 
@@ -59,7 +59,8 @@ class ConsensusPlanner:
             run.context = dumps(whole.context).decode()
         slates = [await self._slate(run, branch, request, at) for at in range(len(request.voters))]
         budget = Budget(whole.options.max_model_calls)
-        return Plan(_Consensus(outside, branch, request, slates, budget).perform)
+        consensus = _Consensus(outside, branch, request, slates, budget)
+        return Plan(consensus.perform, asked=consensus.asked)
 
     async def _slate(self, run: RunRecord, branch: BranchState, request: ConsensusRequest, at: int) -> _Slate:
         project, voter = run.project_id, request.voters[at]
@@ -118,6 +119,10 @@ class _Consensus:
         ]
         self._began_ms = 0.0
         self._execution: Execution
+
+    def asked(self, stream: int, fallback_index: int) -> Asked | None:
+        """See `Plan.asked`."""
+        return self._voters[stream].asked(fallback_index) if stream < len(self._voters) else None
 
     def _candidate(self, endpoint: ModelEndpoint, stream_index: int) -> Candidate:
         request, provider = self._request, self._outside.providers[endpoint.provider]

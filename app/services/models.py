@@ -11,6 +11,7 @@ from app.core.access import Principal
 from app.core.addresses import AddressRule
 from app.core.errors import Conflict, FieldError, Invalid, NotFound, Unavailable, UnknownModel
 from app.core.limits.options import ModelLimits
+from app.core.usage.prices import PriceTable, price_of
 from app.ports.ambient import Clock
 from app.ports.catalog import Models as ModelStore
 from app.ports.catalog import ModelSpec, Once, StoredModel
@@ -71,6 +72,7 @@ class OperatorModels:
                 options=endpoint.options,
                 lifecycle=lifecycle,
                 limits=None if endpoint.limits is None else endpoint.limits.model_dump(exclude_none=True),
+                price=None if endpoint.price is None else endpoint.price.wire(),
             )
         self._models[name] = (endpoint, spec)
 
@@ -103,14 +105,18 @@ class Models:
         addresses: AddressRule,
         secrets: NamedSecrets,
         capacity: Capacity,
+        prices: PriceTable | None = None,
     ) -> None:
-        """`secrets` knows the secrets that models may name."""
+        """`secrets` knows the secrets that models may name; `prices` says what models cost that do not say so
+        themselves.
+        """
         self._store = store
         self._providers = providers
         self._operator = operator
         self._addresses = addresses
         self._secrets = secrets
         self._capacity = capacity
+        self._prices = prices or PriceTable()
         # None: the project has no model of that name, but the operator may.
         self._known: Memory[tuple[UUID, str], _Known | None] = Memory(clock, REMEMBERED_MS, most=10_000)
 
@@ -133,7 +139,7 @@ class Models:
                 if now != known.secrets:
                     known.resolved, known.secrets = self._resolved(known.stored, now), now
             return known.resolved
-        found = self._operator.resolve(name)
+        found = self._operators(name)
         if found is None:
             raise UnknownModel(f"No model {name!r} is registered in this project: POST /v1/models.")
         return found
@@ -145,8 +151,20 @@ class Models:
     def _resolved(self, stored: StoredModel, secrets: Mapping[str, str]) -> ResolvedModel:
         spec = stored.spec
         limits = None if spec.limits is None else ModelLimits.model_validate(spec.limits)
-        endpoint = replace(self._secrets.endpoint(spec, secrets), id=stored.id, limits=limits)
-        return ResolvedModel(endpoint, spec.lifecycle)
+        price = price_of(spec.price) or self._prices.find(spec.provider, spec.model, spec.base_url)
+        endpoint = self._secrets.endpoint(spec, secrets)
+        return ResolvedModel(
+            replace(endpoint, id=stored.id, limits=limits, price=price),
+            spec.lifecycle,
+        )
+
+    def _operators(self, name: str) -> ResolvedModel | None:
+        found = self._operator.resolve(name)
+        if found is None or found.endpoint.price is not None:
+            return found
+        endpoint = found.endpoint
+        price = self._prices.find(endpoint.provider, endpoint.model, endpoint.base_url)
+        return found if price is None else replace(found, endpoint=replace(endpoint, price=price))
 
     async def exists(self, project_id: UUID, name: str) -> bool:
         """Whether the project has a model of this name."""

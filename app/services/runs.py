@@ -152,7 +152,7 @@ class Runs:
     async def take_up(self, execution: Execution) -> None:
         """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
         run = execution.run
-        plan = await self._patiently(execution, lambda: self._prepared(run))
+        plan = await self._patiently(execution, lambda: self.prepared(run))
         if run.resume is None or plan.go_on is None:
             plan.begin(execution)
             await plan.perform(execution)
@@ -160,7 +160,8 @@ class Runs:
         earlier = await self._patiently(execution, lambda: self._earlier(execution))
         await plan.go_on(execution, from_json(run.resume), earlier)
 
-    async def _prepared(self, run: RunRecord) -> Plan:
+    async def prepared(self, run: RunRecord) -> Plan:
+        """A stored run, planned anew. Raises what planning raises."""
         planner = self._planners[run.kind]
         branch = await self._state(run.project_id, run.branch_id)
         return await planner.plan(run, branch, planner.read(from_json(run.request)))

@@ -14,13 +14,14 @@ from app.core.events.base import Event
 from app.core.events.session import Token
 from app.core.events.timeout import TimeoutTriggered
 from app.core.faults import Fault, FaultKind, ProviderError
-from app.core.lifecycle.effects import Ask, Close, Effect, Finish, Open, Position
+from app.core.lifecycle.effects import Ask, AttemptEnded, Close, Effect, Finish, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
 from app.ports.provider import LATE
 from app.ports.provider import Held as HeldStream
+from app.services.account import Account
 from app.services.execution import Execution
 
 log = structlog.get_logger("stream")
@@ -58,11 +59,13 @@ class StreamDriver:
         clock: Clock,
         on_complete: Callable[[], None] = lambda: None,
         decide: Decide = nobody,
+        account: Account | None = None,
     ) -> None:
         """`index` is the stream's in its run; `open_model` gives an adapter id and a stream to enter.
 
         `on_complete` is called when the stream has its answer, before anything of its end can be committed:
-        what it appends to the log is committed together with COMPLETE.
+        what it appends to the log is committed together with COMPLETE. `account` is told how each attempt
+        ended; whoever opens models tells it what is asked.
         """
         self._machine = machine
         self._execution = execution
@@ -72,6 +75,7 @@ class StreamDriver:
         self._clock = clock
         self._decide = decide
         self._on_complete = on_complete
+        self._account = account
         self._attempt = 1
         self._fallback = 0
         self._held = False
@@ -164,6 +168,9 @@ class StreamDriver:
                 run_log.event(effect, self._index, self._attempt, self._fallback)
             elif isinstance(effect, Position):
                 self._attempt, self._fallback = effect.attempt, effect.fallback_index
+            elif isinstance(effect, AttemptEnded):
+                if self._account is not None:
+                    self._account.ended(effect, self._fallback, self._attempt)
             else:
                 if isinstance(effect, Finish) and effect.error is None:
                     self._on_complete()
@@ -176,6 +183,8 @@ class StreamDriver:
             adapter_id, stream = self._open_model(opening)
             if isinstance(stream, HeldStream):
                 await self._hold(stream.admitted())
+            if self._account is not None:
+                self._account.sent()
             async with stream as batches:
                 if controls := await self._take([Opened(adapter_id)]):
                     return controls

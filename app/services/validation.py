@@ -10,6 +10,7 @@ from app.core.lifecycle import faults
 from app.core.operate.params import OperateParams
 from app.core.operate.read_output import REPAIRED, Reading
 from app.ports.ambient import Clock
+from app.ports.provider import ModelEndpoint
 from app.services.answers import faults_of, read_answer
 from app.services.exchange import Exchange
 from app.services.execution import Execution
@@ -32,6 +33,11 @@ class Validation:
         self._repairer = repairer
         self.reading: Reading | None = None
         """What the text was read as; None where the text itself is the result."""
+
+    @property
+    def mends(self) -> ModelEndpoint | None:
+        """The model that mends answers, if one does."""
+        return None if self._repairer is None else self._repairer.endpoint
 
     def read(self, execution: Execution) -> Reading | None:
         """Parse and validate what was asked for."""

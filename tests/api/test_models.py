@@ -44,6 +44,52 @@ async def test_a_model_is_registered_read_replaced_and_removed(api: Api) -> None
     assert (await api.client.delete("/v1/models/m")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("price", "shown"),
+    [
+        ({"input": 0.15, "output": "0.60"}, {"input": "0.15", "output": "0.6"}),
+        ({"input": 0, "output": 1e-9}, {"input": "0", "output": "0.000000001"}),
+        (
+            {"input": 1, "output": 2, "cached_input": "0.5", "cache_write": "1.25", "reasoning": 3},
+            {"input": "1", "output": "2", "cached_input": "0.5", "cache_write": "1.25", "reasoning": "3"},
+        ),
+    ],
+)
+async def test_a_price_is_kept_as_the_decimals_that_were_sent(
+    api: Api, price: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    made = await api.client.post("/v1/models", json={"name": "m", **BODY, "price": price})
+    assert made.status_code == 201, made.text
+    whole = {"cached_input": None, "cache_write": None, "reasoning": None, **shown}
+    assert made.json()["price"] == (await api.client.get("/v1/models/m")).json()["price"] == whole
+    found = (await api.services.models.resolve(api.home, "m")).endpoint.price
+    assert found is not None
+    assert found.wire() == whole
+    await api.client.put("/v1/models/m", json=BODY)
+    assert (await api.client.get("/v1/models/m")).json()["price"] is None
+    changes = await api.rows(
+        "SELECT digest_before, digest_after FROM audit_log WHERE action = 'model.replace'"
+    )
+    assert changes[0]["digest_before"] != changes[0]["digest_after"]
+
+
+@pytest.mark.parametrize(
+    ("price", "pointer"),
+    [
+        ({"input": 1}, "/price/output"),
+        ({"input": -1, "output": 1}, "/price/input"),
+        ({"input": True, "output": 1}, "/price/input"),
+        ({"input": "cheap", "output": 1}, "/price/input"),
+        ({"input": 1, "output": "0.0000000001"}, "/price/output"),
+        ({"input": 1, "output": 1, "currency": "EUR"}, "/price/currency"),
+        (1, "/price"),
+    ],
+)
+async def test_what_is_no_price_is_refused(api: Api, price: Any, pointer: str) -> None:
+    answer = await api.client.post("/v1/models", json={"name": "m", **BODY, "price": price})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
 async def test_no_answer_ever_holds_a_key(api: Api) -> None:
     answers = [
         await api.client.post("/v1/models", json={"name": "m", **BODY}),

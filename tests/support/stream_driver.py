@@ -17,7 +17,7 @@ from app.core import chunks
 from app.core.events.base import Callback, Event, TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
-from app.core.lifecycle.effects import Ask, Close, Finish, Open, Position
+from app.core.lifecycle.effects import Ask, AttemptEnded, Close, Finish, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
@@ -52,6 +52,7 @@ class Trace:
     opens: list[Open] = field(default_factory=list)
     closes: int = 0
     asks: list[Ask] = field(default_factory=list)
+    attempts: list[AttemptEnded] = field(default_factory=list)
     finish: Finish | None = None
 
     @property
@@ -216,6 +217,10 @@ class StreamDriver:
                     self._steps = None
                 case Finish():
                     self.trace.finish = effect
+                    assert len(self.trace.attempts) == len(self.trace.opens), "an attempt without an end"
+                case AttemptEnded():
+                    self.trace.attempts.append(effect)
+                    assert len(self.trace.attempts) == len(self.trace.opens), "an end without its beginning"
                 case Ask():
                     self.trace.asks.append(effect)
                 case Event():

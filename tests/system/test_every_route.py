@@ -51,7 +51,7 @@ BODIES: dict[str, Any] = {
 TABLES = (
     *("projects", "api_keys", "models", "tools", "mcp_servers", "branches", "runs", "messages"),
     *("function_calls", "webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
-    "credentials",
+    *("credentials", "attempts"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]

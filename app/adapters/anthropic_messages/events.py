@@ -49,7 +49,9 @@ STATUSES: Final = {
 }
 """The status that an error inside an answer would have had before it."""
 
-_INPUT_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_WRITTEN: Final = "cache_creation_input_tokens"
+_READ: Final = "cache_read_input_tokens"
+_INPUT_COUNTS: Final = ("input_tokens", _WRITTEN, _READ)
 """What was read, in three parts: the first leaves out what has to do with the server's cache."""
 
 
@@ -199,11 +201,16 @@ class EventReader:
 
     def _usage(self, usage: Any, out: list[Chunk]) -> None:
         """Take counts, each of which is a total that replaces the one before."""
-        said = {name: count for name, count in _dict(usage).items() if type(count) is int and count >= 0}
+        said = {name: count for name, count in _dict(usage).items() if _is_count(count)}
         self._counts |= said
         if said.keys() & {*_INPUT_COUNTS, "output_tokens"}:
-            sent = sum(self._counts.get(name, 0) for name in _INPUT_COUNTS)
-            out.append(UsageReport(sent, self._counts.get("output_tokens", 0)))
+            thought: Any = _dict(_dict(usage).get("output_tokens_details")).get("thinking_tokens")
+            if _is_count(thought):
+                self._counts["thinking_tokens"] = thought
+            counts = self._counts.get
+            sent = sum(counts(name, 0) for name in _INPUT_COUNTS)
+            made = counts("output_tokens", 0)
+            out.append(UsageReport(sent, made, counts(_READ), counts(_WRITTEN), counts("thinking_tokens")))
 
     def _joined(self, channel: object, text: str) -> str:
         return text if self.halves is None else self.halves.whole(channel, text)
@@ -213,6 +220,10 @@ def _index(event: dict[str, Any]) -> int:
     """Which block an event is about; -1 where it does not say."""
     index = event.get("index")
     return index if type(index) is int else -1
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _dict(value: Any) -> dict[str, Any]:

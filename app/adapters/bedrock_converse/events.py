@@ -48,7 +48,9 @@ STATUSES: Final = {
 }
 """The status that an exception inside an answer stands for."""
 
-_SENT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+_READ: Final = "cacheReadInputTokens"
+_WRITTEN: Final = "cacheWriteInputTokens"
+_SENT: Final = ("inputTokens", _READ, _WRITTEN)
 """What was read, in three parts: the first leaves out what has to do with the cache."""
 
 
@@ -138,10 +140,11 @@ class EventReader:
 
     def _metadata(self, event: dict[str, Any], out: list[Chunk]) -> None:
         usage = _dict(event.get("usage"))
-        counts = {name: count for name, count in usage.items() if type(count) is int and count >= 0}
-        if counts.keys() & {*_SENT, "outputTokens"}:
-            sent = sum(counts.get(name, 0) for name in _SENT)
-            out.append(UsageReport(sent, counts.get("outputTokens", 0)))
+        known = {name: count for name, count in usage.items() if type(count) is int and count >= 0}
+        if known.keys() & {*_SENT, "outputTokens"}:
+            counts = known.get
+            sent = sum(counts(name, 0) for name in _SENT)
+            out.append(UsageReport(sent, counts("outputTokens", 0), counts(_READ), counts(_WRITTEN)))
 
 
 def _json(thought: _Thought) -> str:

@@ -180,8 +180,17 @@ def _usage(usage: Any, out: list[Chunk]) -> None:
     counts = _dict(usage)
     sent = _count(counts.get("prompt_tokens", counts.get("input_tokens")))
     made = _count(counts.get("completion_tokens", counts.get("output_tokens")))
-    if sent is not None or made is not None:
-        out.append(UsageReport(sent or 0, made or 0))
+    if sent is None and made is None:
+        return
+    sent, made = sent or 0, made or 0
+    read = _dict(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
+    cached = _count(read.get("cached_tokens", counts.get("prompt_cache_hit_tokens")))
+    written = _count(read.get("cache_write_tokens"))
+    details = _dict(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
+    reasoning = _count(details.get("reasoning_tokens"))
+    if reasoning and counts.get("total_tokens") == sent + made + reasoning:
+        made += reasoning  # a server that counts reasoning beside the answer, as its own total says
+    out.append(UsageReport(sent, made, cached, written, reasoning))
 
 
 def _count(value: Any) -> int | None:

@@ -48,6 +48,10 @@ REASONS: Final = {
 }
 """What commands call the reasons to stop."""
 
+_COUNTS: Final = (
+    *("input_tokens", "output_tokens"),
+    *("cached_input_tokens", "cache_write_tokens", "reasoning_tokens"),
+)
 _FAILED: Final = frozenset({"failed", "declined", "error"})
 _MARK: Final = b"\xef\xbb\xbf"
 
@@ -213,10 +217,9 @@ class OutputReader:
         self._calls += 1
 
     def _usage(self, line: Line, out: list[Chunk]) -> None:
-        counts = [line.get("input_tokens"), line.get("output_tokens")]
-        told = [count if type(count) is int and count >= 0 else None for count in counts]
-        if told != [None, None]:
-            out.append(UsageReport(told[0] or 0, told[1] or 0))
+        told = {name: count for name in _COUNTS if type(count := line.get(name)) is int and count >= 0}
+        if told.keys() & {"input_tokens", "output_tokens"}:
+            out.append(UsageReport(**{"input_tokens": 0, "output_tokens": 0, **told}))
 
     def _complain(self, line: Line, out: list[Chunk]) -> None:
         self.complaint = self._fault(line)

@@ -106,6 +106,8 @@ _CLAUDE_REST: Final = (
                     )
                 ),
                 output_tokens="usage.output_tokens",
+                cached_input_tokens="usage.cache_read_input_tokens",
+                cache_write_tokens="usage.cache_creation_input_tokens",
             ),
         ),
     ),
@@ -159,7 +161,12 @@ _CODEX: Final = (
     Rule(
         {"type": "turn.completed"},
         (
-            say("usage", input_tokens="usage.input_tokens", output_tokens="usage.output_tokens"),
+            say(
+                "usage",
+                input_tokens="usage.input_tokens",
+                output_tokens="usage.output_tokens",
+                cached_input_tokens="usage.cached_input_tokens",
+            ),
             say("end", {"reason": "stop"}),
         ),
     ),

@@ -113,7 +113,7 @@ class PostgresModels:
     def _values(self, id: UUID, spec: ModelSpec) -> dict[str, Any]:
         values = {name: getattr(spec, name) for name in _SAID}
         values["options"] = with_sealed_headers(self._vault, models.name, id, spec.options)
-        for name in ("lifecycle", "limits"):
+        for name in ("lifecycle", "limits", "price"):
             values[name] = sa.null() if values[name] is None else values[name]
         return values
 

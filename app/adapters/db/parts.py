@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from app.adapters.db.columns import RUN_COLUMNS, block_row, event_row
 from app.adapters.db.sources import Sizes, names_of, source
 from app.core.record import TokenBlock
+from app.ports.attempts import NewAttempt
 from app.ports.storage import CallEnd, Flush, NewCall, NewMessage
 
 
@@ -29,10 +30,10 @@ class Part(NamedTuple):
     """
 
 
-def _insert(name: str, table: str, columns: str) -> Part:
+def _insert(name: str, table: str, columns: str, *, unless_there: bool = False) -> Part:
     names = ", ".join(names_of(columns))
     into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id"
-    return Part(columns, f"{name} AS ({into})")
+    return Part(columns, f"{name} AS ({into}{' ON CONFLICT DO NOTHING' if unless_there else ''})")
 
 
 _END = "status text, duration float8, response json, error json, retryable bool, ended_at timestamptz"
@@ -81,6 +82,17 @@ _CALL_ENDS = Part(
     WHERE c.id = w.id AND c.status IN ('pending', 'processing')
 )""",
 )
+# An attempt whose row is there was written by a try that broke off after its commit.
+_ATTEMPTS = _insert(
+    "attempted",
+    "attempts",
+    "run_id uuid, project_id uuid, branch_id uuid, stream smallint, fallback_index smallint, "
+    "attempt smallint, purpose text, model text, provider text, wire_model text, outcome text, code text, "
+    "input_tokens int, output_tokens int, cached_input_tokens int, cache_write_tokens int, "
+    "reasoning_tokens int, reported bool, estimated bool, cost numeric, started_at timestamptz, "
+    "ended_at timestamptz",
+    unless_there=True,
+)
 # The branch row is locked (by its update) before a run is ended: whoever decides whether a branch is busy
 # takes the same lock first, so a run can neither be queued behind one that has just ended nor overtake.
 _ENDS = Part(
@@ -100,7 +112,7 @@ ended AS (
 )""",
 )
 
-_PARTS = (_EVENTS, _BLOCKS, _MESSAGES, _CALLS, _CALL_ENDS, _ENDS)
+_PARTS = (_EVENTS, _BLOCKS, _MESSAGES, _CALLS, _CALL_ENDS, _ATTEMPTS, _ENDS)
 _COUNTED = {
     _MESSAGES: "SELECT branch_id, count(*) AS n FROM said GROUP BY branch_id",
     _ENDS: "SELECT branch_id, 0 FROM ending WHERE branch_id IS NOT NULL",
@@ -172,6 +184,11 @@ _CALL = attrgetter(
     *("raw_arguments", "arguments_digest", "provider_call_id"),
 )
 _CALL_END = attrgetter("status", "duration", "response", "error", "retryable", "ended_at")
+_ATTEMPT = attrgetter(
+    *("stream", "fallback_index", "attempt", "purpose", "model", "provider", "wire_model", "outcome", "code"),
+    *("usage.input_tokens", "usage.output_tokens", "usage.cached_input_tokens", "usage.cache_write_tokens"),
+    *("usage.reasoning_tokens", "usage.reported", "usage.estimated", "cost", "started_at", "ended_at"),
+)
 _RUN_END = attrgetter(*names_of(_ENDS.columns))
 
 
@@ -182,6 +199,7 @@ def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:
     messages: list[tuple[Any, ...]] = []
     calls: list[tuple[Any, ...]] = []
     call_ends: list[tuple[Any, ...]] = []
+    attempts: list[tuple[Any, ...]] = []
     ends: list[tuple[Any, ...]] = []
     for f in flushes:
         for entry in f.entries:
@@ -201,7 +219,9 @@ def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:
                 state = _CALL_END(end) if end is not None else (row.status, *(None,) * 5)
                 place = (row.id, f.project_id, f.run_id, f.branch_id)
                 calls.append((*place, *_CALL(row), now, row.started_at, row.gate, *state))
+            elif isinstance(row, NewAttempt):
+                attempts.append((f.run_id, f.project_id, f.branch_id, *_ATTEMPT(row)))
         call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ended.items()]
         if f.end is not None:
             ends.append(_RUN_END(f.end))
-    return events, blocks, messages, calls, call_ends, ends
+    return events, blocks, messages, calls, call_ends, attempts, ends

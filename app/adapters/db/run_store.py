@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db import accept as accepting
+from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db import waiting
@@ -21,6 +22,7 @@ from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
 from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
+from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import (
     Acceptance,
     Accepted,
@@ -282,6 +284,11 @@ class PostgresRuns:
         """See the port."""
         async with self._rest.use() as connection:
             return await waiting.calls_of(connection, run_id)
+
+    async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
+        """See `ports.attempts.AttemptLog`."""
+        async with self._rest.use() as connection:
+            return await counting.of_run(connection, run_id)
 
     async def settled_waits(self, run_id: UUID, epoch: int, *, close: bool = False) -> Waits:
         """See the port."""

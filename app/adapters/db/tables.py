@@ -74,10 +74,11 @@ models = Table(
     _text("api_key_env"),
     Column("options", JSON, nullable=False),
     Column("lifecycle", JSONB),
-    Column("limits", JSONB),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("price", JSON),
     _text("credential"),
+    Column("limits", JSONB),
     sa.UniqueConstraint("project_id", "name"),
 )
 
@@ -180,6 +181,33 @@ runs = Table(
     Column("resume", JSON),
     _stamp("wake_at", null=True),
     _stamp("ready_at", null=True),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("stream", sa.SmallInteger, primary_key=True),
+    Column("fallback_index", sa.SmallInteger, primary_key=True),
+    Column("attempt", sa.SmallInteger, primary_key=True),
+    _project(),
+    Column("branch_id", sa.Uuid),
+    _text("purpose", null=False),
+    _text("model"),
+    _text("provider"),
+    _text("wire_model"),
+    _text("outcome", null=False),
+    _text("code"),
+    Column("input_tokens", sa.Integer, nullable=False),
+    Column("output_tokens", sa.Integer, nullable=False),
+    Column("cached_input_tokens", sa.Integer),
+    Column("cache_write_tokens", sa.Integer),
+    Column("reasoning_tokens", sa.Integer),
+    Column("reported", sa.Boolean, nullable=False),
+    Column("estimated", sa.Boolean, nullable=False),
+    Column("cost", sa.Numeric),
+    _stamp("started_at"),
+    _stamp("ended_at"),
 )
 
 messages = Table(

@@ -25,7 +25,10 @@ FINISH_REASONS: Final = {
 _MALFORMED_CALL: Final = "MALFORMED_FUNCTION_CALL"
 _UNSPECIFIED: Final = ("FINISH_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED")
 _SENT: Final = ("promptTokenCount", "toolUsePromptTokenCount")
-_MADE: Final = ("candidatesTokenCount", "thoughtsTokenCount")
+_THOUGHT: Final = "thoughtsTokenCount"
+_MADE: Final = ("candidatesTokenCount", _THOUGHT)
+_CACHED: Final = "cachedContentTokenCount"
+"""A part of `promptTokenCount`."""
 _WORDS: Final = 2_000
 
 
@@ -41,10 +44,16 @@ class EventReader:
 
     def read(self, event: dict[str, Any], out: list[Chunk]) -> None:
         """Append what `event` says to `out`. Raises `ProviderError` for an error that it reports."""
-        if usage := event.get("usageMetadata"):
-            self._usage(usage, out)
-        if error := event.get("error"):
-            raise ProviderError(in_full(error_object_fault(error)))
+        try:
+            if error := event.get("error"):
+                raise ProviderError(in_full(error_object_fault(error)))
+            self._answer(event, out)
+        finally:
+            # After the text of the same event, which it counts.
+            if usage := event.get("usageMetadata"):
+                self._usage(usage, out)
+
+    def _answer(self, event: dict[str, Any], out: list[Chunk]) -> None:
         candidates = event.get("candidates")
         if type(candidates) is list and candidates:
             for candidate in candidates:
@@ -110,10 +119,11 @@ class EventReader:
     def _usage(self, usage: Any, out: list[Chunk]) -> None:
         """Counts are totals so far; an event may leave out some of them."""
         known = {name: count for name, count in _dict(usage).items() if type(count) is int and count >= 0}
-        self._counts |= {name: known[name] for name in (*_SENT, *_MADE) if name in known}
+        self._counts |= {name: known[name] for name in (*_SENT, *_MADE, _CACHED) if name in known}
         if self._counts:
-            sent, made = (sum(self._counts.get(name, 0) for name in names) for names in (_SENT, _MADE))
-            out.append(UsageReport(sent, made))
+            counts = self._counts.get
+            sent, made = (sum(counts(name, 0) for name in names) for names in (_SENT, _MADE))
+            out.append(UsageReport(sent, made, counts(_CACHED), reasoning_tokens=counts(_THOUGHT)))
 
 
 def _malformed_call(words: Any) -> Fault:

@@ -16,6 +16,7 @@ from app.core.header_values import shown
 from app.core.limits.options import ModelLimits
 from app.core.limits.room import Circuit
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import Price
 from app.ports.catalog import ModelSpec, StoredModel
 from app.services.capacity import Condition
 
@@ -37,6 +38,27 @@ _CONDITION: dict[str, Any] = {
     "failures": None,
     "retry_after_ms": None,
 }
+
+
+_PRICE: dict[str, Any] = {
+    "input": "0.15",
+    "output": "0.6",
+    "cached_input": "0.075",
+    "cache_write": None,
+    "reasoning": None,
+}
+
+
+class PriceView(View):
+    """US dollars for a million tokens of each kind, as exact decimal text."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_PRICE]})
+
+    input: str
+    output: str
+    cached_input: str | None = Field(description="Null: as `input`.")
+    cache_write: str | None = Field(description="Null: as `input`.")
+    reasoning: str | None = Field(description="Null: as `output`.")
 
 
 class PutModel(Body):
@@ -68,6 +90,9 @@ class PutModel(Body):
     limits: ModelLimits | None = Field(
         None, description="What each process of the service may ask of the model; null is no limit."
     )
+    price: Price | None = Field(
+        None, description="What its tokens cost; null: as the server's table of prices says, if it does."
+    )
 
     def spec(self, name: str) -> ModelSpec:
         """What is to be stored under the name."""
@@ -81,6 +106,7 @@ class PutModel(Body):
             lifecycle=None if self.lifecycle is None else self.lifecycle.level(),
             limits=None if self.limits is None else self.limits.model_dump(exclude_none=True),
             credential=self.credential,
+            price=None if self.price is None else self.price.wire(),
         )
 
 
@@ -124,6 +150,7 @@ class ModelView(View):
                     "condition": _CONDITION,
                     "credential": None,
                     "lifecycle": None,
+                    "price": _PRICE,
                     "source": "project",
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
@@ -145,6 +172,9 @@ class ModelView(View):
     limits: dict[str, Any] | None
     condition: ConditionView | None = Field(description="Null for one without limits, or not asked yet.")
     lifecycle: dict[str, Any] | None
+    price: PriceView | None = Field(
+        description="What its tokens cost; null where it was not said, and the server's table may know."
+    )
     source: Literal["project", "operator"] = Field(
         description="Who registered it; the operator's are read-only and give way to one of the same name."
     )
@@ -181,6 +211,7 @@ def model_view(model: StoredModel, condition: Condition | None = None) -> dict[s
         "limits": exact(spec.limits),
         "condition": None if condition is None else asdict(condition),
         "lifecycle": exact(spec.lifecycle),
+        "price": spec.price,
         "source": "operator" if model.id is None else "project",
         "created_at": instant(model.created_at),
         "updated_at": instant(model.updated_at),

@@ -53,7 +53,7 @@ class RunCompleted(Event):
 
     status: str
     usage: dict[str, Any] | None
-    """Token counts of all its attempts; null where no server reported any."""
+    """Token counts of all its attempts, estimates included; null where it asked no model."""
     error: dict[str, Any] | None
     """Always null."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackModelSelected, FallbackStart
 from app.core.events.session import AttemptStart, SessionStart, StreamInit, TurnPaused
-from app.core.lifecycle.closing import leave_fallback
+from app.core.lifecycle.closing import end_attempt, leave_fallback
 from app.core.lifecycle.draft import Draft
 from app.core.lifecycle.effects import Open, Position, Steps
 from app.core.lifecycle.faults import Failure
@@ -44,10 +44,10 @@ def go_on(session: Standing) -> Steps[None]:
     """Give a provider that interrupted its answer what it has said: the same attempt goes on."""
     session.budget.take()
     session.enter(State.WAITING_FOR_TOKEN)
+    yield from end_attempt(session, "paused")
     draft = session.draft
     yield TurnPaused(draft.finish_reason_raw or "", session.token_count)
     draft.go_on()
-    session.tally.next_call()
     yield from _open(session, paused=PausedTurn(draft.text, draft.opaque))
 
 
@@ -55,6 +55,7 @@ def _open(session: Standing, *, continue_from: str = "", paused: PausedTurn | No
     session.opened = False
     session.first_token = True
     session.openings += 1
+    session.attempt_runs = True
     session.limits.ask(session.now_ms)
     yield StreamInit()
     yield Open(session.fallback_index, session.attempt, session.openings, continue_from, paused)

@@ -72,12 +72,13 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
             yield from conclude(session, end_mark=True)
         case UsageReport():
             session.limits.alive(session.now_ms)
-            session.tally.report(session.fallback_index, session.attempt, chunk)
+            session.draft.report(chunk, held=session.seam is not None)
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
         case OpaqueBlocks(blocks=blocks):
-            _come_forward(session)
+            # Blocks are made of what was said before; the sign that one is being written stands for more.
+            _come_forward(session, said=not blocks)
             session.draft.carry(blocks)
         case TextDelta() | ReasoningDelta() | RefusalDelta() | MessageBreak() | KeepAlive():
             session.limits.alive(session.now_ms)
@@ -112,6 +113,7 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
     if not (yield from _join(session)):
         return
+    session.draft.is_over = end_mark
     if _may_go_on(session):
         yield from go_on(session)
         return
@@ -188,6 +190,7 @@ def _go_on(session: Standing, settled: Settled) -> Steps[bool]:
         yield from fail(session, Failure(faults.DRIFT, settled.fault))
         return False
     session.seam = None
+    session.draft.repeated += settled.overlap
     session.enter(State.STREAMING)
     for piece in settled.pieces:
         if not (yield from _token(session, piece)):
@@ -231,9 +234,13 @@ def look(session: Standing) -> Steps[bool]:
     return True
 
 
-def _come_forward(session: Standing, state: State | None = None) -> None:
-    """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting."""
+def _come_forward(session: Standing, state: State | None = None, *, said: bool = True) -> None:
+    """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting.
+
+    `said` tells whether the piece is something new, that no earlier report can have counted.
+    """
     session.limits.progress_ms = session.now_ms
+    session.draft.more |= said
     if state is None and session.state is State.WAITING_FOR_TOKEN:
         state = State.STREAMING
     if state is not None and state is not session.state:

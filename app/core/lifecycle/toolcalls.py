@@ -68,6 +68,11 @@ class ToolCallParts:
         if delta.arguments:
             parts.arguments.append(delta.arguments)
 
+    @property
+    def length(self) -> int:
+        """Code points of all names and arguments."""
+        return sum(len(parts.name) + sum(map(len, parts.arguments)) for parts in self._parts.values())
+
     def joined(self, new_id: Callable[[], str]) -> tuple[list[ToolCall], BadCall | None]:
         """The calls by index, up to the first that cannot be run, and what is wrong with that one.
 

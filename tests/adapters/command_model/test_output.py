@@ -69,6 +69,18 @@ KINDS: list[tuple[dict[str, Any], list[Chunk]]] = [
     ),
     ({"type": "usage", "input_tokens": 3, "output_tokens": 4}, [UsageReport(3, 4)]),
     ({"type": "usage", "output_tokens": 4}, [UsageReport(0, 4)]),
+    (
+        {
+            **{"type": "usage", "input_tokens": 9, "output_tokens": 4, "cached_input_tokens": 2},
+            **{"cache_write_tokens": 3, "reasoning_tokens": 1},
+        },
+        [UsageReport(9, 4, 2, 3, 1)],
+    ),
+    (
+        {"type": "usage", "output_tokens": 4, "reasoning_tokens": "1", "cached_input_tokens": None},
+        [UsageReport(0, 4)],
+    ),
+    ({"type": "usage", "cached_input_tokens": 2}, []),
     ({"type": "usage", "input_tokens": -1}, []),
     ({"type": "usage", "input_tokens": True}, []),
     ({"type": "end", "reason": "stop"}, [FinishReason("stop", "stop"), EndMark()]),

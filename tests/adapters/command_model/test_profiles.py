@@ -39,7 +39,8 @@ RESULT = {
         "output_tokens": 9,
     },
 }
-END: list[Chunk] = [UsageReport(124, 9), EndMark()]
+COUNTED = UsageReport(124, 9, cached_input_tokens=100, cache_write_tokens=20)
+END: list[Chunk] = [COUNTED, EndMark()]
 
 
 def assistant(*content: dict[str, Any], parent: str | None = None, **more: Any) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def test_claude_message_by_message() -> None:
         *OBSERVED,
         MessageBreak(),
         TextDelta("There are two files."),
-        UsageReport(124, 9),
+        COUNTED,
         FinishReason("stop", "end_turn"),
         EndMark(),
     ]
@@ -136,7 +137,7 @@ def test_an_error_of_claudes_model_server_is_none_of_its_words() -> None:
         assistant({"type": "text", "text": "API Error: 529 overloaded"}, error="server_error"),
         {**RESULT, "is_error": True, "result": "API Error: 529 overloaded", "api_error_status": 529},
     )
-    assert chunks == [UsageReport(124, 9)]
+    assert chunks == [COUNTED]
     assert of.fault is not None
     assert (of.fault.kind, of.fault.status) == (FaultKind.IN_STREAM, 529)
     assert of.fault.message == "API Error: 529 overloaded"
@@ -196,7 +197,7 @@ def test_codex() -> None:
         ToolOutcome("item_3", None, False),
         MessageBreak(),
         TextDelta("Done."),
-        UsageReport(10, 2),
+        UsageReport(10, 2, cached_input_tokens=4),
         FinishReason("stop", "stop"),
         EndMark(),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from app.adapters.db.sources import FEW, MANY, parameters, sizes_of, source
 from app.core.events.run import RunStarted
 from app.core.record import TokenBlock
+from app.core.usage.counts import Usage
+from app.ports.attempts import NewAttempt
 from app.ports.storage import Accepted, CallEnd, NewCall, NewMessage, NewRun, Row
 from app.services.entries import entry_of
 from tests.adapters.db.test_histories import someone_waits
@@ -83,6 +86,18 @@ def answers_to(world: World, rows: Sequence[Row]) -> list[Row]:
     return [*ends, *responses]
 
 
+def attempts_of(count: int) -> list[NewAttempt]:
+    """Attempts, some of which nobody priced or knows the model of."""
+    out = []
+    for number in range(1, count + 1):
+        names = ["small", "openai", "gpt"] if number % 2 else [None] * 3
+        usage = Usage(number, 2, number % 2 or None, None, 1, reported=number % 2 > 0)
+        cost = Decimal(number).scaleb(-9) if number % 2 else None
+        told: Any = (*names, "failed", None, usage, cost, NOW, NOW)
+        out.append(NewAttempt(0, 0, number, "main", *told))
+    return out
+
+
 async def stored_positions(world: World, new: NewRun) -> list[int]:
     """Of the messages of its branch."""
     rows = await world.connection.fetch(
@@ -105,7 +120,7 @@ async def test_what_a_group_writes_is_there(world: World, runs: int, each: int) 
         flush = world.end(new, seq=3 * each + 2)
         blocks = [TokenBlock(each + 2 + 2 * n, NOW_MS, 0, 1, 0, ["a", "b"], [0, 1]) for n in range(each)]
         flush.entries = [*blocks, *flush.entries]
-        flush.rows = answers_to(world, new.rows)
+        flush.rows = [*answers_to(world, new.rows), *attempts_of(each)]
         flushes.append(flush)
     result = await world.store.flush(flushes)
     assert (result.lost, result.rejected, result.started) == ([], {}, [])
@@ -121,6 +136,7 @@ async def test_what_a_group_writes_is_there(world: World, runs: int, each: int) 
         assert [m.id for m in said[:each]] == [row.id for row in new.rows if isinstance(row, NewMessage)]
         calls = await world.store.calls_of(new.run.id)
         assert [call.status for call in calls] == ["completed"] * each
+        assert await world.store.attempts_of(new.run.id) == (attempts_of(each), [])
         assert (await world.store.run(PROJECT, new.run.id)).status == "completed"
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from app.core.chunks import UsageReport
+from app.core.lifecycle.effects import AttemptEnded
 from app.core.lifecycle.options import ContinuationOptions, RetryOptions
 from app.core.opaque import OpaqueBlock, PausedTurn
-from tests.core.lifecycle.scripts import END, QUICK, RESET, Steps
+from tests.core.lifecycle.scripts import DENIED, END, QUICK, RESET, Steps
 from tests.support.stream_driver import drive
 
 PAUSE = {"end": "paused"}
@@ -30,7 +32,7 @@ def test_the_answer_goes_on_in_the_same_attempt_and_its_text_stands() -> None:
     assert machine.budget.left == 18
 
 
-def test_usage_of_both_calls_counts_once_each() -> None:
+def test_usage_of_both_calls_is_told_once_each() -> None:
     usages: list[Steps] = [
         [
             {"usage": {"input_tokens": 1, "output_tokens": 1}},
@@ -45,9 +47,34 @@ def test_usage_of_both_calls_counts_once_each() -> None:
             END,
         ],
     ]
-    machine, _ = drive([usages], QUICK)
-    assert machine.usage is not None
-    assert (machine.usage.input_tokens, machine.usage.output_tokens) == (30, 5)
+    first, second = drive([usages], QUICK)[1].attempts
+    assert first == AttemptEnded("paused", None, UsageReport(10, 2), whole=True, heard=0)
+    assert second == AttemptEnded("completed", None, UsageReport(20, 3), whole=True, heard=0)
+
+
+def test_each_call_tells_of_what_was_said_in_it_alone() -> None:
+    used: Steps = [{"usage": {"input_tokens": 10, "output_tokens": 2}}]
+    said: Steps = [{"reasoning": "hm"}, {"text": "one "}, *used, block("<a>"), PAUSE]
+    cut: Steps = [{"reasoning": "so"}, {"text": "two"}, RESET]
+    first, second = drive([[said, cut]], replace(QUICK, retry=RetryOptions(0, 0)))[1].attempts
+    assert first == AttemptEnded("paused", None, UsageReport(10, 2), whole=True, heard=0)
+    assert second == AttemptEnded("failed", "NETWORK_ERROR", None, whole=False, heard=5)
+    unsaid: Steps = [step for step in said if step not in used]
+    assert [end.heard for end in drive([[unsaid, [{"text": "two"}, END]]], QUICK)[1].attempts] == [6, 3]
+
+
+def test_a_call_after_a_pause_can_be_refused() -> None:
+    once = replace(QUICK, retry=RetryOptions(0, 0))
+    _, second = drive([[[{"text": "one "}, PAUSE], [DENIED]]], once)[1].attempts
+    assert (second.outcome, second.refused, second.report, second.heard) == ("failed", True, None, 0)
+
+
+def test_what_is_kept_of_an_answer_is_nothing_that_its_report_missed() -> None:
+    used = {"usage": {"input_tokens": 10, "output_tokens": 2}}
+    (kept,) = drive([[[{"text": "a"}, used, block("<a>"), END]]], QUICK)[1].attempts
+    assert (kept.whole, kept.heard) == (True, 0)
+    (begun,) = drive([[[{"text": "a"}, used, {"opaque": []}, END]]], QUICK)[1].attempts
+    assert not begun.whole
 
 
 def test_it_is_cut_where_no_model_call_is_left() -> None:
