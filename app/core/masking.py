@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.core.json_text import dumps
+from app.core.json_text import NotJson, dumps
 
 MASK: Final = "[redacted]"
 PIECE: Final = 10
@@ -29,9 +29,13 @@ class Mask:
 
     def whole(self, value: Any) -> Any:
         """A JSON value with the secrets hidden that stand in its texts as a whole."""
-        text = dumps(value).decode()
         # Looking through one text is a small part of looking through all of its texts.
-        found = any(form in text for form in self._whole)
+        try:
+            text = dumps(value).decode()
+        except NotJson:
+            found = True
+        else:
+            found = any(form in text for form in self._whole)
         return _each_text(value, self._without_whole) if found else value
 
     def all(self, value: Any) -> Any:

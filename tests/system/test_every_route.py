@@ -37,6 +37,7 @@ BODIES: dict[str, Any] = {
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
     "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
+    "put_credential": {"kind": "token", "secret": "mine now, and long enough"},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
     "decide_function_call": {"decision": "approve"},
@@ -45,9 +46,12 @@ BODIES: dict[str, Any] = {
     "change_project": {"name": "mine now"},
 }
 
+NAMED = ("/v1/models/{name}", "/v1/tools/{name}", "/v1/credentials/{name}")
+"""What a project may have under a name that another one uses too."""
+
 TABLES = (
     *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
+    *("webhook_endpoints", "webhook_deliveries", "approvals", "client_calls", "credentials"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -92,6 +96,7 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
         assert (await service.http.put("/v1/tools/m", json=BODIES["put_tool"])).status_code == 201
+        assert (await service.http.put("/v1/credentials/m", json=BODIES["put_credential"])).status_code == 201
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
@@ -147,7 +152,7 @@ async def test_what_belongs_to_another_project_does_not_exist(
     answer = await neighbours.http.request(
         method, path.format(**neighbours.owned), json=body if body or method == "GET" else {}
     )
-    if method == "PUT" and path in ("/v1/models/{name}", "/v1/tools/{name}"):
+    if method == "PUT" and path in NAMED:
         # It is one of their own that they have made.
         assert answer.status_code == 201
         assert (await neighbours.http.delete(path.format(name="m"))).status_code == 204

@@ -57,7 +57,7 @@ class BedrockProvider:
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
-        to, most = Destination(url, headers, secrets), profile.max_event_bytes
+        to, most = Destination(url, headers, secrets, endpoint.trusted), profile.max_event_bytes
         answer = exchange(self._client, to, content, lambda type: AnswerReader(most, type), self._now)
         async with answer as batches:
             yield batches
