@@ -23,7 +23,7 @@ POINTS = ("TOOL_PRE", "TOOL_POST", "TOOL_ERROR")
 UNSIGNABLE: dict[str, dict[str, Any]] = {
     "unset": {"signing": {"env": "POST_UNSET"}},
     "no secret": {"signing": {"env": "POST_PLAIN"}},
-    "no credential": {"signing": {"credential": "shop"}},
+    "no secret stored": {"signing": {"credential": "plain"}},
 }
 
 
@@ -34,6 +34,9 @@ async def service(postgres: PostgresServer) -> AsyncIterator[Service]:
         environment.setenv("POST_SIGNING", SECRET)
         environment.setenv("POST_PLAIN", "a password of somebody's")
         async with migrated(postgres) as url, running(url, exposed_env=names) as made:
+            for name, secret in (("shop", SECRET), ("plain", "a password of somebody's")):
+                body = {"kind": "token", "secret": secret}
+                assert (await made.http.put(f"/v1/credentials/{name}", json=body)).status_code == 201
             yield made
 
 
@@ -55,9 +58,12 @@ async def tool(service: Service, url: str, *, idempotent: bool = False, **http: 
     return "signed"
 
 
-async def test_every_try_of_a_call_is_signed_under_the_calls_id(service: Service, receiver: Receiver) -> None:
+@pytest.mark.parametrize("signing", [{"env": "POST_SIGNING"}, {"credential": "shop"}], ids=str)
+async def test_every_try_of_a_call_is_signed_under_the_calls_id(
+    service: Service, receiver: Receiver, signing: dict[str, str]
+) -> None:
     receiver.replies["/tool"] = [Reply(503), Reply(200, body=b"1")]
-    name = await tool(service, receiver.url("/tool"), idempotent=True, **SIGNED)
+    name = await tool(service, receiver.url("/tool"), idempotent=True, signing=signing)
     run = await service.act(await service.branch(), call(name, a=1))
     (result,) = run["result"]
     assert result["output"] == 1
@@ -116,6 +122,19 @@ async def test_a_variable_has_to_be_listed_by_the_operator(service: Service, rec
         (error,) = answer.json()["errors"]
         assert (answer.status_code, error["pointer"]) == (422, pointer)
         assert "BRANCHLINE_EXPOSED_ENV" in error["message"]
+
+
+async def test_a_credential_has_to_be_there_and_stays_while_it_is_named(
+    service: Service, receiver: Receiver
+) -> None:
+    http = {"url": receiver.url("/tool"), "signing": {"credential": "nobody"}}
+    answer = await service.http.put(
+        "/v1/tools/x", json={"kind": "http", "parameters": {"type": "object"}, "http": http}
+    )
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/http/signing/credential")
+    await tool(service, receiver.url("/tool"), signing={"credential": "shop"})
+    answer = await service.http.delete("/v1/credentials/shop")
+    assert (answer.status_code, answer.json()["used_by"]) == (409, ["tool signed"])
 
 
 async def test_the_name_of_a_secret_is_shown_and_the_secret_is_not(
