@@ -149,7 +149,7 @@ async def test_t08_two_keys_alike_are_refused(service: Service, model_server: Mo
     await runs_nothing(service, model)
 
 
-async def test_t11_arguments_that_are_no_object_reach_neither_gate_nor_tool(service: Service) -> None:
+async def test_t11_arguments_that_are_no_object_reach_no_tool(service: Service) -> None:
     requests = [{**request, "function": "nothing"} for request in CASES["T11"]["input"]["act"]]
     requests.append({"function": "nothing", "arguments": ""})
     text = json.dumps({"value": None, "action_required": True, "action_requests": requests})
