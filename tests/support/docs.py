@@ -31,20 +31,14 @@ from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import EDGES, State, as_mermaid
 from app.settings import PREFIX, McpServerSettings, ModelSettings, Settings
-from tests.support import conformance
+from tests.support import case_rows, conformance
+from tests.support.markdown import table
 from tests.support.walks import UNWALKED, walked_by
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 NOTICE = "<!-- Made from the code by `python -m tests.support.docs`; do not edit. -->"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    lines = [list(head), *(list(row) for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def said_of(cls: type) -> dict[str, str]:
@@ -319,6 +313,7 @@ def errors() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "cases.md": lambda: case_rows.page(NOTICE),
     "conformance.md": lambda: conformance.page(NOTICE),
     "errors.md": errors,
     "events.md": events,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,21 @@ SILENCE = Attempt(head=b"", then="hang")
 def gives(body: bytes, status: int = 200, **more: Any) -> Attempt:
     """An answer with a body of known length."""
     return Attempt([body], status, JSON, framing="length", **more)
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """The port of a server that takes no connection any more."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        port = int(server.getsockname()[1])
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.1", port))
+        yield port
 
 
 @asynccontextmanager

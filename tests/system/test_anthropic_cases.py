@@ -62,6 +62,11 @@ class Wire:
         return await self.hear(cases.attempts(CASES[id]), **more)
 
     @property
+    def times(self) -> list[float]:
+        """When the model was asked, in seconds."""
+        return [request.at for request in self._server.requests if request.model == self.model]
+
+    @property
     def bodies(self) -> list[Any]:
         """What the model was sent."""
         return [request.body for request in self._server.requests if request.model == self.model]
@@ -89,14 +94,21 @@ async def test_a_whole_answer(wire: Wire, id: str, called: list[Any]) -> None:
 
 
 async def test_a04_an_error_in_the_place_of_an_answer_is_asked_again(wire: Wire) -> None:
-    heard = await wire.case("A04", lifecycle={"retry": {"max_retries": 2, "base_delay_ms": 1}})
+    retry = {"max_retries": 2, "base_delay_ms": 100, "strategy": "fixed"}
+    heard = await wire.case("A04", lifecycle={"retry": retry})
     assert (heard.run["status"], heard.text, heard.run["attempts"]) == ("completed", "fine", 2)
     assert [heard.types.count(kind) for kind in ("SESSION_START", "RETRY_ATTEMPT")] == [1, 1]
+    (pause,) = [event["meta"]["delayMs"] for event in heard.events if event["type"] == "RETRY_ATTEMPT"]
+    first, second = wire.times
+    assert second - first >= pause / 1000 > 0
 
 
 async def test_a09_usage_that_nobody_told_is_not_reported(wire: Wire) -> None:
     usage = (await wire.case("A09")).run["usage"]
-    assert usage is None or usage["reported"] is False
+    if usage is not None:
+        # Estimates say that they are; what is not known is never 0.
+        assert (usage["reported"], usage["estimated"]) == (False, True)
+        assert 0 not in (usage["input_tokens"], usage["output_tokens"])
 
 
 async def test_a11_an_answer_without_its_end_is_asked_again(wire: Wire) -> None:

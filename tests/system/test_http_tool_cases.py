@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import cases
 from tests.support.acting import begun, call, pairs_of, rows_of
-from tests.support.http_tools import SILENCE, gives
+from tests.support.http_tools import SILENCE, full, gives
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 from tests.support.service import Service
@@ -68,6 +68,17 @@ async def test_h06_a_tool_that_never_answers_is_given_up(
     assert row["execution"]["duration"] < CASES["H06"]["input"]["tool_timeout_s"]
     assert UNKNOWN in row["execution"]["error"]["message"]
     await until(lambda: len(server.left_early) == 1)
+
+
+async def test_h06_a_server_that_takes_no_connection_is_given_up(service: Service) -> None:
+    with full() as port:
+        url = f"http://127.0.0.1:{port}/"
+        spec = {"kind": "http", "parameters": {"type": "object"}}
+        http = {"url": url, "timeout_ms": {"connect": 300}}
+        assert (await service.http.put("/v1/tools/full", json={**spec, "http": http})).status_code == 201
+        row = await ended(service, "full", CASES["H06"]["expected"])
+    assert row["execution"]["duration"] < CASES["H06"]["input"]["tool_timeout_s"]
+    assert "nothing was sent" in row["execution"]["error"]["message"]
 
 
 async def test_h06_the_callers_own_limit_counts_too(service: Service, server: ModelServer) -> None:

@@ -173,6 +173,26 @@ async def test_h03_an_answer_that_was_checked_is_the_one_that_is_dialled(databas
         assert (asked[name], listener.connections) == (2, 0)
 
 
+async def test_h03_a_name_that_means_something_else_by_now_leads_nowhere_else(database_url: str) -> None:
+    asked: list[str] = []
+
+    async def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2", "::1"]
+
+    async with (
+        ModelServer({"": [Attempt([b"1"])]}) as server,
+        strict(database_url, allowed_hosts=("127.0.0.1/32",), resolve=rebinding) as service,
+    ):
+        await register(service, "rebound", f"http://rebind.test:{server.port}/")
+        run = await service.act(await service.branch(), call("rebound"))
+        assert (run["result"][0]["output"], asked) == (1, ["rebind.test"])
+        assert server.requests[0].headers["host"] == f"rebind.test:{server.port}"
+        # The second connection is asked about anew, all of its addresses.
+        assert (await error_of(service, "rebound")).startswith("BLOCKED_ADDRESS: ")
+        assert (len(asked), server.connections) == (2, 1)
+
+
 async def test_h04_no_spelling_of_an_inner_address_is_taken_or_reached(database_url: str) -> None:
     urls = CASES["H04"]["input"]["tool_urls"]
     async with ModelServer() as listener:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import cases, chat_wire
+from tests.support import chat_wire
 from tests.support.heard import served
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
@@ -22,7 +22,6 @@ FORMAT: dict[str, Any] = {
 }
 WRONG = '{"a": {"b": "x"}}'
 RIGHT = {"a": {"b": 1}}
-MENDED_CASES = cases.load("3-json-output")
 
 
 def saying(text: str) -> Attempt:
@@ -82,32 +81,3 @@ async def test_a_run_that_is_cancelled_is_not_mended_on(service: Service, model_
     ended = await service.ended(run["id"])
     assert (ended["status"], ended["result"]) == ("cancelled", None)
     assert sum(request.model == parser for request in model_server.requests) == 1
-
-
-@pytest.mark.parametrize("id", MENDED_CASES)
-async def test_known_slips_of_models(service: Service, model_server: ModelServer, id: str) -> None:
-    case = MENDED_CASES[id]
-    given, expected = case["input"], case["expected"]
-    chunks = chat_wire.text(given["model_text"], finish=given["finish_reason"])
-    model = await served(service, model_server, [Attempt(chunks)])
-    run = await service.operate(
-        await service.branch(chat_model=model),
-        response_format=given["response_format"]["schema"],
-        handle_validation="return_none",
-        lifecycle={"retry": None},
-    )
-    events = await service.events(run["id"])
-    ends = [e["meta"] for e in events if e["type"] == "AUTO_CORRECT_END"]
-    corrected = any(end["success"] for end in ends)
-    if run["validation"] is not None:
-        assert run["validation"]["corrections"] == [name for end in ends for name in end["corrections"]]
-    if expected["outcome"] == "completed":
-        assert (run["result"], run["validation"]["ok"]) == (expected["value"], True)
-        assert corrected or not expected.get("auto_corrected")
-        return
-    # Where both are allowed nothing is guessed, and an answer without content fails before it is read.
-    assert run["result"] is None
-    assert run["validation"] is None or run["validation"]["ok"] is False
-    codes = expected.get("error_code", "").split("|")
-    if run["validation"] is not None and run["validation"]["kind"] == "extraction" and codes != [""]:
-        assert run["validation"]["errors"][0].split(":")[0] in codes

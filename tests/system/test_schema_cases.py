@@ -85,6 +85,7 @@ FITS: dict[str, list[tuple[Any, list[str]]]] = {
     "S13": [
         ({"größe": 1.5, "$ref": "#", "e\u0301": 2, "\u00e9": 1, "": 3, "🦦": True}, []),
         ({"größe": "x", "$ref": 1, "a b": "", "": ""}, ["/größe", "/$ref", "/a b", "/"]),
+        ({"größe": 1, "$ref": "x", "e\u0301": "", "\u00e9": 1}, ["/e\u0301"]),
     ],
     "S16": [({"mail": "." * 100_000, "when": "never", "z": "x"}, [])],
     "S19": [
@@ -175,6 +176,12 @@ async def test_s11_draft_04_means_what_it_meant(service: Service, model_server: 
     assert tool["parameters"]["properties"]["ttl"] == {"type": "integer", "exclusiveMinimum": 0}
 
 
+async def test_s13_pointers_are_escaped(service: Service, model_server: ModelServer) -> None:
+    schema = {"type": "object", "properties": {"a/b": {"type": "integer"}, "c~d": {"type": "integer"}}}
+    faults = await faults_in_both(service, model_server, schema, {"a/b": "", "c~d": ""})
+    assert sorted(faults) == ["/a~1b", "/c~0d"]
+
+
 async def test_s14_what_is_too_large_is_refused_before_it_is_built(service: Service) -> None:
     given = schema_of("S14")
     wide = [
@@ -183,7 +190,9 @@ async def test_s14_what_is_too_large_is_refused_before_it_is_built(service: Serv
     assert "range(2000)" in given["variants_py"][1]
     deep = Written('{"type":"object","properties":{"n":' * 2000 + "{}" + "}}" * 2000)
     for schema in (*wide, deep):
-        for answer in await offered(service, schema):
+        answers, health = await asyncio.gather(offered(service, schema), service.get("/healthz"))
+        assert health["status"] == "ok"
+        for answer in answers:
             assert answer.status_code == 422, answer.text
             # What is too deep for any body is told before anybody asks whether it is a schema.
             told = ("invalid_request", "too_deep") if schema is deep else ("invalid_schema", "invalid_schema")
@@ -191,14 +200,19 @@ async def test_s14_what_is_too_large_is_refused_before_it_is_built(service: Serv
 
 
 async def test_s18_what_is_no_schema_starts_no_run(service: Service) -> None:
-    for variant in schema_of("S18")["variants"]:
+    keywords = ["/type", "/required", "/items", "", "", None, "/properties"]
+    for variant, keyword in zip(schema_of("S18")["variants"], keywords, strict=True):
         operated, tool = await offered(service, variant)
         for answer, at in ((operated, "/response_format"), (tool, "/parameters")):
             if variant is None and at == "/response_format":
                 assert answer.status_code == 200, "null is no format at all"
                 continue
             assert answer.status_code == 422, (variant, answer.text)
-            assert answer.json()["errors"][0]["pointer"].startswith(at)
+            (error, *_) = answer.json()["errors"]
+            assert error["pointer"] == at + (keyword or "")
+            # What is no object at all is refused before anybody asks whether it is a schema.
+            told = ("invalid_schema", "invalid_schema") if keyword else ("invalid_request", "wrong_type")
+            assert (answer.json()["code"], error["code"]) == told
 
 
 @pytest.mark.parametrize("schema", [True, False])

@@ -19,6 +19,8 @@ class ToolRequested(Event):
     tool_name: str
     tool_call_id: str
     arguments: dict[str, Any]
+    replaced: int | None = None
+    """How many characters of a model's arguments could not be stored and became U+FFFD; absent where none."""
 
 
 @event("TOOL_START", 161, per_stream=False)

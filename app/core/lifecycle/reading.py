@@ -122,7 +122,7 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
         yield from fail(session, calls)
         return
     for call in calls:
-        event = ToolRequested(call.name, call.id, call.arguments)
+        event = ToolRequested(call.name, call.id, call.arguments, call.replaced or None)
         yield event.then(Callback("on_tool_call", (call.name, call.id, call.arguments)))
     session.enter(State.FINALIZING)
     yield FinalizationStart()

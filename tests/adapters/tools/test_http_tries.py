@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from app.core.http_tool import MOST_PAUSE_MS, TRIES
-from tests.support.http_tools import CALL, SILENCE, failure, gives, post, tools
+from tests.support.http_tools import CALL, SILENCE, failure, full, gives, post, tools
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
@@ -34,21 +32,6 @@ FINAL = {
     "no JSON": (gives(b"<html>"), "INVALID_RESPONSE"),
     "elsewhere": (gives(b"", 307, headers={"Location": "/"}), "BLOCKED_ADDRESS"),
 }
-
-
-@contextmanager
-def full() -> Iterator[int]:
-    """The port of a server that takes no connection any more."""
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.socket())
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        port = int(server.getsockname()[1])
-        for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(("127.0.0.1", port))
-        yield port
 
 
 @pytest.mark.parametrize("way", PASSING)
