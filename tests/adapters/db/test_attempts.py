@@ -110,7 +110,8 @@ async def test_an_attempt_that_is_written_twice_counts_once(world: World, usage:
     written, _ = await world.store.written([flush])
     # Nothing tells that it was written; so it is written again.
     assert not written
-    await world.store.flush([flush])
+    again = await world.store.flush([flush])
+    assert (again.lost, again.rejected) == ([], {})
     assert await usage.attempts(PROJECT, new.run.id) == [attempt()]
 
 
