@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Final, Protocol
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from typing import Any, Final, Protocol
 
 from app.core.chunks import Chunk, KeepAlive, MessageBreak, TextDelta
 from app.core.operate.middle import MiddleName
-from app.ports.provider import Opening, Provider
+from app.ports.provider import Held, Opening, Provider
 
 BETWEEN: Final = "\n\n"
 """What stands between two messages of one answer: a blank line."""
@@ -48,13 +48,31 @@ class RunAndCollect:
 
     name: MiddleName = "run_and_collect"
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, provider: Provider, opening: Opening
-    ) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]:
         """See `Middle.open`; a blank line stands between two messages that have a text."""
-        async with provider.open(opening) as batches, aclosing(_collected(batches)) as answer:
-            yield answer
+        return _Collecting(provider.open(opening))
+
+
+class _Collecting(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
+    """A stream whose messages are made one; it has to be let in where the stream has (`Held`)."""
+
+    def __init__(self, stream: AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]) -> None:
+        self._stream = stream
+        self._open = AsyncExitStack()
+
+    async def admitted(self) -> None:
+        """See `ports.provider.Held`."""
+        if isinstance(self._stream, Held):
+            await self._stream.admitted()
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
+        batches = await self._open.enter_async_context(self._stream)
+        return await self._open.enter_async_context(aclosing(_collected(batches)))
+
+    async def __aexit__(self, *failure: Any) -> bool | None:
+        return await self._open.__aexit__(*failure)
 
 
 async def _collected(batches: AsyncIterator[Sequence[Chunk]]) -> AsyncGenerator[Sequence[Chunk], None]:

@@ -60,6 +60,19 @@ async def test_waiting_for_a_turn_does_not_count_against_the_model(service: Serv
         assert (await service.ended(first))["status"] == "completed"
 
 
+async def test_a_model_whose_messages_are_collected_waits_for_its_turn_likewise(service: Service) -> None:
+    async with ModelServer() as server:
+        model = await served(
+            service, server, [replace(GOOD, open_wait_s=2.0), GOOD], limits={"concurrency": 1}
+        )
+        first = await start(service, model)
+        await until(lambda: server.requests)
+        limit = {"retry": None, "timeout": {"initial_token_ms": 1_500}}
+        second = await hear(service, model, lifecycle=limit, middle="run_and_collect")
+        assert second.run["status"] == "completed"
+        assert (await service.ended(first))["status"] == "completed"
+
+
 async def test_a_run_that_waits_is_cancelled_and_takes_no_turn(service: Service) -> None:
     async with ModelServer() as server:
         model = await served(service, server, [SLOW, GOOD], limits={"concurrency": 1})
@@ -102,8 +115,8 @@ async def test_a_model_that_keeps_failing_is_left_alone_and_asked_again_later(
     service: Service, bad: Attempt
 ) -> None:
     async with ModelServer() as server:
-        breaker = {"failures": 3, "cooldown_ms": 2_000}
-        model = await served(service, server, [bad] * 3 + [GOOD], limits={"breaker": breaker})
+        breaker = {"failures": 3, "cooldown_ms": 3_000}
+        model = await served(service, server, [bad], limits={"breaker": breaker})
         hasty = {"retry": None, "timeout": {"initial_token_ms": 50}}
         for _ in range(3):
             assert (await hear(service, model, lifecycle=hasty)).run["status"] == "failed"
@@ -113,6 +126,7 @@ async def test_a_model_that_keeps_failing_is_left_alone_and_asked_again_later(
         refused = await hear(service, model, lifecycle=hasty)
         assert (refused.code, refused.detail["type"]) == ("PROVIDER_ERROR", "circuit_open")
         assert len(server.requests) == asked
+        server.scripts[model] = [GOOD]
 
         async def answers() -> bool:
             return bool((await hear(service, model)).run["status"] == "completed")
