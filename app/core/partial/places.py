@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any, Final
 
 from app.core.json_schema import JsonSchema, compile_schema
@@ -40,6 +41,8 @@ _OF_WHOLE_TEXTS: Final = frozenset({"enum", "const", "pattern", "format", "minLe
 """Words by which a text is right or wrong as a whole, so that its beginning is no value."""
 _OF_WHOLE_VALUES: Final = frozenset({"enum", "const"})
 _ENDLESS: Final = float("inf")
+_LARGEST: Final = 2**53
+"""More than any text has, where a schema may name a number that no float can hold."""
 
 
 class Place:
@@ -138,13 +141,7 @@ class _Judge:
 
     def _all_of(self, schemas: Sequence[Any], within: frozenset[int]) -> list[Alternative]:
         """The ways in which all of the schemas can hold."""
-        parts = [self._ways(schema, within) for schema in schemas]
-        size = 1
-        for part in parts:
-            size *= len(part)
-        if size > MAX_ALTERNATIVES:
-            raise _TooMany
-        return [_together(combined) for combined in product(*parts)]
+        return _combined([self._ways(schema, within) for schema in schemas])
 
     def _ways(self, schema: Any, within: frozenset[int]) -> list[Alternative]:
         if schema is False:
@@ -174,10 +171,14 @@ class _Judge:
                 if word in schema
             ),
         ]
-        ways = [_together(combined) for combined in product(*every)]
-        if len(ways) > MAX_ALTERNATIVES:
-            raise _TooMany
-        return ways
+        return _combined(every)
+
+
+def _combined(parts: Sequence[Sequence[Alternative]]) -> list[Alternative]:
+    """One way of each part, in every combination; counted before any is made. Raises `_TooMany`."""
+    if prod(map(len, parts)) > MAX_ALTERNATIVES:
+        raise _TooMany
+    return [_together(combined) for combined in product(*parts)]
 
 
 def _together(alternatives: Iterable[Alternative]) -> Alternative:
@@ -205,7 +206,7 @@ def _may_hold(schema: Mapping[str, Any], kind: str) -> bool:
 
 def _longest(schema: Mapping[str, Any]) -> float:
     bound = schema.get("maxLength")
-    return _ENDLESS if bound is None else float(bound)
+    return _ENDLESS if bound is None else float(min(bound, _LARGEST))
 
 
 def _member(schema: Mapping[str, Any], name: str) -> Any:
