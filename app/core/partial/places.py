@@ -51,6 +51,8 @@ class Place:
     def __init__(self, judge: _Judge, alternatives: Sequence[Alternative]) -> None:
         self._judge = judge
         self._alternatives = alternatives
+        self._members: dict[str | None, Place | None] = {}
+        """Where members stand that were asked for; None for those of every other name."""
         growing = [one for one in alternatives if all(map(_may_grow, one))]
         self.grows = bool(growing)
         """Whether a text may be shown while it grows."""
@@ -68,7 +70,13 @@ class Place:
 
     def member(self, name: str) -> Place | None:
         """Where a member stands; None where none of this name may."""
-        return self._judge.below([[_member(s, name) for s in one] for one in self._alternatives])
+        # All names that no schema knows are the same, so that what is kept is bounded by the schemas.
+        known = any(name in (s.get("properties") or ()) for one in self._alternatives for s in one)
+        key = name if known else None
+        if key not in self._members:
+            below = [[_member(s, name) for s in one] for one in self._alternatives]
+            self._members[key] = self._judge.below(below)
+        return self._members[key]
 
     def item(self, index: int) -> Place | None:
         """Where an item stands; None where none may."""
@@ -78,11 +86,11 @@ class Place:
         """This place, known that a member is this scalar; itself where that says nothing."""
         if len(self._alternatives) == 1:
             return self
-        left = [
-            one
-            for one in self._alternatives
-            if (below := self._judge.below([[_member(s, name) for s in one]])) and below.accepts(value)
-        ]
+        left = []
+        for one in self._alternatives:
+            alone = self._judge.place([one])
+            if alone and (below := alone.member(name)) and below.accepts(value):
+                left.append(one)
         return self._judge.place(left) or self
 
 
