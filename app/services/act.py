@@ -267,6 +267,8 @@ class ActionBatch:
     def _ends_the_request(self, result: Mapping[str, Any] | None) -> bool:
         if result is None or self._how.suppress_errors or self._how.keep_failures:
             return False
+        if result["status"] == CallStatus.CANCELLED and self._execution.stop.source is not None:
+            return False  # the whole run was stopped, and ends as that
         # What somebody did not allow is a value, whatever the caller says of failures.
         return result["error"] is not None and result["status"] != CallStatus.SKIPPED
 

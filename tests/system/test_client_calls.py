@@ -178,6 +178,18 @@ async def test_a_failure_ends_the_request_and_what_still_waits(service: Service,
 
 
 @STRATEGIES
+async def test_a_run_that_is_cancelled_while_it_waits_has_not_failed(
+    service: Service, clients: Clients, strategy: str
+) -> None:
+    calls = [call("door", n=n) for n in range(2)]
+    branch = await service.branch()
+    run = await clients.waiting(branch, *calls, strategy=strategy, suppress_errors=False)
+    await service.http.post(f"/v1/runs/{run['id']}/cancel")
+    assert (await service.ended(run["id"]))["status"] == "cancelled"
+    assert {work["status"] for work in await clients.work(run_id=run["id"])} == {"cancelled"}
+
+
+@STRATEGIES
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_failed_call_is_handed_over_again_if_it_may_be(
     service: Service, clients: Clients, strategy: str, idempotent: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from app.adapters.lenient_json import lenient_dumps
 from app.core import json_text
@@ -92,7 +92,8 @@ class OpaqueGatherer:
         span = 0 if began is None else self.length - began
         if began is None and block.start.get("type") == "thinking" and not self._signed(block):
             return  # a thought that nobody signed is refused
-        if (text := self._json(block)) is None:
+        text = self._json(block)
+        if not _is_json(text):
             self._whole = False
             return
         self._size += len(text)
@@ -117,8 +118,8 @@ class OpaqueGatherer:
         return bool(block.start.get("signature") or "".join(block.pieces.get("signature", ())))
 
     @staticmethod
-    def _json(block: _Open) -> str | None:
-        """The block as JSON; None where its input is none."""
+    def _json(block: _Open) -> str:
+        """The block as text: JSON, if what came for it is."""
         if block.raw:
             return block.raw
         members = {name: lenient_dumps(value) for name, value in block.start.items()}
@@ -129,10 +130,6 @@ class OpaqueGatherer:
             members["citations"] = lenient_dumps(block.citations)
         if block.input:
             members["input"] = "".join(block.input)
-            try:
-                json.loads(members["input"])
-            except (ValueError, RecursionError):
-                return None
         return (
             "{" + ",".join(f"{lenient_dumps(name)}:{_whole(value)}" for name, value in members.items()) + "}"
         )
@@ -150,6 +147,19 @@ def _raw_block(event: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     return text[start:end]
+
+
+def _is_json(text: str) -> bool:
+    """Whether the server can read it again: what is sent to it is made of texts like this one."""
+    try:
+        json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _whole(text: str) -> str:

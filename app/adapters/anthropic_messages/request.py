@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from app.adapters.anthropic_messages.profile import MessagesProfile
+from app.adapters.lenient_json import lenient_loads
 from app.adapters.wire_options import key_of
 from app.core import json_text
 from app.core.errors import Invalid
@@ -115,7 +116,8 @@ def _begins_with_thought(message: PromptMessage, endpoint: ModelEndpoint) -> boo
     blocks = message.opaque_for(endpoint.provider, endpoint.model)
     if not blocks or blocks[0].at or blocks[0].calls:
         return False
-    return json_text.read(blocks[0].json).get("type") in ("thinking", "redacted_thinking")
+    # A thought may hold what nothing of ours does: half a character, a NUL.
+    return lenient_loads(blocks[0].json.encode()).get("type") in ("thinking", "redacted_thinking")
 
 
 def _turns(said: Sequence[PromptMessage], to: ModelEndpoint) -> Iterable[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any, Final
 
 from app.core.json_schema import JsonSchema, compile_schema
@@ -40,6 +41,8 @@ _OF_WHOLE_TEXTS: Final = frozenset({"enum", "const", "pattern", "format", "minLe
 """Words by which a text is right or wrong as a whole, so that its beginning is no value."""
 _OF_WHOLE_VALUES: Final = frozenset({"enum", "const"})
 _ENDLESS: Final = float("inf")
+_LARGEST: Final = 2**53
+"""More than any text has, where a schema may name a number that no float can hold."""
 
 
 class Place:
@@ -48,6 +51,8 @@ class Place:
     def __init__(self, judge: _Judge, alternatives: Sequence[Alternative]) -> None:
         self._judge = judge
         self._alternatives = alternatives
+        self._members: dict[str | None, Place | None] = {}
+        """Where members stand that were asked for; None for those of every other name."""
         growing = [one for one in alternatives if all(map(_may_grow, one))]
         self.grows = bool(growing)
         """Whether a text may be shown while it grows."""
@@ -65,7 +70,13 @@ class Place:
 
     def member(self, name: str) -> Place | None:
         """Where a member stands; None where none of this name may."""
-        return self._judge.below([[_member(s, name) for s in one] for one in self._alternatives])
+        # All names that no schema knows are the same, so that what is kept is bounded by the schemas.
+        known = any(name in (s.get("properties") or ()) for one in self._alternatives for s in one)
+        key = name if known else None
+        if key not in self._members:
+            below = [[_member(s, name) for s in one] for one in self._alternatives]
+            self._members[key] = self._judge.below(below)
+        return self._members[key]
 
     def item(self, index: int) -> Place | None:
         """Where an item stands; None where none may."""
@@ -75,11 +86,11 @@ class Place:
         """This place, known that a member is this scalar; itself where that says nothing."""
         if len(self._alternatives) == 1:
             return self
-        left = [
-            one
-            for one in self._alternatives
-            if (below := self._judge.below([[_member(s, name) for s in one]])) and below.accepts(value)
-        ]
+        left = []
+        for one in self._alternatives:
+            alone = self._judge.place([one])
+            if alone and (below := alone.member(name)) and below.accepts(value):
+                left.append(one)
         return self._judge.place(left) or self
 
 
@@ -138,13 +149,7 @@ class _Judge:
 
     def _all_of(self, schemas: Sequence[Any], within: frozenset[int]) -> list[Alternative]:
         """The ways in which all of the schemas can hold."""
-        parts = [self._ways(schema, within) for schema in schemas]
-        size = 1
-        for part in parts:
-            size *= len(part)
-        if size > MAX_ALTERNATIVES:
-            raise _TooMany
-        return [_together(combined) for combined in product(*parts)]
+        return _combined([self._ways(schema, within) for schema in schemas])
 
     def _ways(self, schema: Any, within: frozenset[int]) -> list[Alternative]:
         if schema is False:
@@ -174,10 +179,14 @@ class _Judge:
                 if word in schema
             ),
         ]
-        ways = [_together(combined) for combined in product(*every)]
-        if len(ways) > MAX_ALTERNATIVES:
-            raise _TooMany
-        return ways
+        return _combined(every)
+
+
+def _combined(parts: Sequence[Sequence[Alternative]]) -> list[Alternative]:
+    """One way of each part, in every combination; counted before any is made. Raises `_TooMany`."""
+    if prod(map(len, parts)) > MAX_ALTERNATIVES:
+        raise _TooMany
+    return [_together(combined) for combined in product(*parts)]
 
 
 def _together(alternatives: Iterable[Alternative]) -> Alternative:
@@ -205,7 +214,7 @@ def _may_hold(schema: Mapping[str, Any], kind: str) -> bool:
 
 def _longest(schema: Mapping[str, Any]) -> float:
     bound = schema.get("maxLength")
-    return _ENDLESS if bound is None else float(bound)
+    return _ENDLESS if bound is None else float(min(bound, _LARGEST))
 
 
 def _member(schema: Mapping[str, Any], name: str) -> Any:

@@ -277,6 +277,12 @@ def test_a_stream_shows_without_its_content_type() -> None:
             [{"type": "input_json_delta", "partial_json": '{"a'}],
             False,
         ),
+        (
+            {"type": "server_tool_use", "input": {}},
+            [{"type": "input_json_delta", "partial_json": '{"a": NaN}'}],
+            False,
+        ),
+        ({"type": "new_kind", "a": float("inf")}, [], False),
         ({"type": "web_search_tool_result", "content": "x" * 600_000}, [], False),
         ({"type": "text", "text": "b", "citations": 5}, [], False),
         ({"type": "text", "text": "b", "citations": [{"c": 1}]}, [], True),

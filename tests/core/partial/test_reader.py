@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
+import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -190,6 +191,22 @@ def test_only_what_may_be_part_of_a_valid_value_is_shown(text: str, value: Any) 
 
 
 signs = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+
+
+def test_a_bound_may_be_larger_than_any_float() -> None:
+    assert last('"abc"', {"type": "string", "maxLength": 10**400}) == "abc"
+
+
+def test_alternatives_are_counted_before_they_are_combined() -> None:
+    many: list[Any] = [{"minProperties": n} for n in range(300)]
+    schema = {"anyOf": many, "oneOf": [{"maxProperties": n} for n in range(300)]}
+    tracemalloc.start()
+    try:
+        assert last('{"a": 1}', schema) == {"a": 1}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000, "each of 90,000 combinations takes some hundred bytes"
 
 
 def test_a_schema_that_says_too_much_says_nothing() -> None:
