@@ -127,7 +127,7 @@ class StreamDriver:
         waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():
             self._nearer = asyncio.get_running_loop().create_future()
-        self._awaited_ms = deadline = self._machine.deadline_ms
+        self._awaited_ms = deadline = self._deadline_ms
         done, _ = await asyncio.wait(
             {*waits, self._nearer},
             timeout=self._seconds_until(deadline),
@@ -135,23 +135,25 @@ class StreamDriver:
         )
         return done
 
+    @property
+    def _deadline_ms(self) -> float | None:
+        """When the next limit strikes; while reading is held up by us, those on the model do not run."""
+        return self._machine.limits.total_at_ms if self._held else self._machine.deadline_ms
+
     def _look_at_limits(self) -> None:
         """The answer may have ended the wait for its beginning, and begun a shorter one for what follows."""
-        deadline = self._machine.deadline_ms
+        deadline = self._deadline_ms
         if deadline is None or self._nearer.done():
             return
         if self._awaited_ms is None or deadline < self._awaited_ms:
             self._nearer.set_result(None)
 
     def _seconds_until(self, deadline: float | None) -> float | None:
-        if deadline is None:
-            return None
-        # While reading is held up by us, the limits on the model do not run.
-        return max(0.0, deadline - self._clock.mono_ms()) / 1000 if not self._held else 0.05
+        return None if deadline is None else max(0.0, deadline - self._clock.mono_ms()) / 1000
 
     def _is_due(self) -> bool:
-        deadline = self._machine.deadline_ms
-        return deadline is not None and not self._held and self._clock.mono_ms() >= deadline
+        deadline = self._deadline_ms
+        return deadline is not None and self._clock.mono_ms() >= deadline
 
     def record(self, effects: Sequence[Effect]) -> list[Control]:
         """Append the events; what is left is to be performed."""
@@ -236,6 +238,7 @@ class StreamDriver:
             self._held = False
             now = self._clock.mono_ms()
             self._machine.feed(Held(now - began), now)
+            self._look_at_limits()
 
 
 async def _ended(pump: asyncio.Task[list[Control]] | None, why: str | None = None) -> None:
