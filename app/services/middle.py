@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from types import TracebackType
 from typing import Final, Protocol
 
 from app.core.chunks import Chunk, KeepAlive, MessageBreak, TextDelta
 from app.core.operate.middle import MiddleName
-from app.ports.provider import Opening, Provider
+from app.ports.provider import Held, Opening, Provider
 
 BETWEEN: Final = "\n\n"
 """What stands between two messages of one answer: a blank line."""
+
+_Stream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 
 
 class Middle(Protocol):
@@ -48,13 +51,38 @@ class RunAndCollect:
 
     name: MiddleName = "run_and_collect"
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, provider: Provider, opening: Opening
-    ) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]:
         """See `Middle.open`; a blank line stands between two messages that have a text."""
-        async with provider.open(opening) as batches, aclosing(_collected(batches)) as answer:
-            yield answer
+        stream = provider.open(opening)
+        collecting = _collecting(stream)
+        return _HeldCollecting(stream, collecting) if isinstance(stream, Held) else collecting
+
+
+@asynccontextmanager
+async def _collecting(stream: _Stream) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
+    async with stream as batches, aclosing(_collected(batches)) as answer:
+        yield answer
+
+
+class _HeldCollecting(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
+    """What is collected from a stream that has to be let in, which is to be seen from outside too."""
+
+    def __init__(self, stream: Held, collecting: _Stream) -> None:
+        self.admitted = stream.admitted
+        self._collecting = collecting
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
+        return await self._collecting.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._collecting.__aexit__(kind, failure, trace)
 
 
 async def _collected(batches: AsyncIterator[Sequence[Chunk]]) -> AsyncGenerator[Sequence[Chunk], None]:

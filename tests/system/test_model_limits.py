@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.core.operate.middle import MIDDLE_NAMES
 from tests.support import chat_wire
 from tests.support.heard import hear, served
 from tests.support.model_server import Attempt, ModelServer
@@ -46,14 +47,16 @@ async def test_so_many_are_under_way_at_once(service: Service) -> None:
         assert (found["under_way"], found["waiting"], found["circuit"]) == (0, 0, None)
 
 
-async def test_waiting_for_a_turn_does_not_count_against_the_model(service: Service) -> None:
+@pytest.mark.parametrize("middle", MIDDLE_NAMES)
+async def test_waiting_for_a_turn_does_not_count_against_the_model(service: Service, middle: str) -> None:
     async with ModelServer() as server:
         model = await served(
             service, server, [replace(GOOD, open_wait_s=2.0), GOOD], limits={"concurrency": 1}
         )
         first = await start(service, model)
         await until(lambda: server.requests)
-        second = await hear(service, model, lifecycle={"retry": None, "timeout": {"initial_token_ms": 1_500}})
+        hasty = {"retry": None, "timeout": {"initial_token_ms": 1_500}}
+        second = await hear(service, model, lifecycle=hasty, middle=middle)
         assert second.run["status"] == "completed"
         early, late = (request.at for request in server.requests)
         assert late - early >= 2.0
