@@ -51,8 +51,7 @@ class Queue:
     @property
     def idle(self) -> bool:
         """Whether nobody is in it, and nothing would be forgotten with it."""
-        breaker = self.room.breaker
-        return not (self.room.under_way or self._waiting or (breaker is not None and breaker.failures))
+        return not self._waiting and self.room.is_fresh(self._clock.mono_ms())
 
     @property
     def condition(self) -> Condition:
@@ -135,22 +134,25 @@ class Capacity:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[Key, Queue] = {}
+        self._queues: dict[tuple[Key, ModelLimits], Queue] = {}
 
     def limiting(self, providers: Mapping[str, Provider]) -> Mapping[str, Provider]:
         """The providers, held to the limits of the endpoints that they are given."""
         return {name: LimitedProvider(provider, self) for name, provider in providers.items()}
 
-    def condition(self, key: Key) -> Condition | None:
-        """How far a model's limits are used; None where it was never asked with any."""
-        queue = self._queues.get(key)
+    def condition(self, key: Key, limits: ModelLimits) -> Condition | None:
+        """How far a model's limits are used; None where it was never asked with these."""
+        queue = self._queues.get((key, limits))
         return None if queue is None else queue.condition
 
     def queue(self, endpoint: ModelEndpoint, limits: ModelLimits) -> Queue:
-        """Where attempts on the endpoint line up; those under other limits, before a change, go on there."""
-        key = endpoint.id or endpoint.name
+        """Where attempts on the endpoint line up.
+
+        Runs keep the limits that they began with: after a change, both are held to, each on its own.
+        """
+        key = (endpoint.id or endpoint.name, limits)
         queue = self._queues.get(key)
-        if queue is None or queue.room.limits != limits:
+        if queue is None:
             if len(self._queues) >= MOST_ROOMS:
                 self._queues = {key: queue for key, queue in self._queues.items() if not queue.idle}
             queue = self._queues[key] = Queue(limits, self._clock)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import BreakerLimits, ModelLimits
 from app.core.limits.room import Circuit, Outcome
-from app.ports.provider import LATE
-from app.services.capacity import Condition, Queue, outcome_of
+from app.ports.provider import LATE, ModelEndpoint
+from app.services.capacity import Capacity, Condition, Queue, outcome_of
 from tests.support.ambient import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +92,24 @@ async def test_a_rate_calls_those_who_wait_when_their_time_has_come() -> None:
     clock.now_ms += 10
     await asyncio.gather(*tasks)
     assert line.condition.waiting == 0
+
+
+async def test_a_change_of_the_limits_forgets_nothing_of_those_that_runs_still_have() -> None:
+    capacity, id = Capacity(FakeClock()), UUID(int=1)
+    old, new = ModelLimits(concurrency=1, wait_ms=0), ModelLimits(concurrency=2, wait_ms=0)
+
+    async def is_let_in(limits: ModelLimits) -> bool:
+        endpoint = ModelEndpoint("m", "scripted", "m", id=id, limits=limits)
+        try:
+            await capacity.queue(endpoint, limits).enter("m")
+        except ProviderError:
+            return False
+        return True
+
+    let_in = [await is_let_in(limits) for limits in (old, new, old, new, old, new)]
+    assert let_in == [True, True, False, True, False, False]
+    assert capacity.condition(id, old) == Condition(1, 0)
+    assert capacity.condition(id, new) == Condition(2, 0)
 
 
 def status(code: int) -> ProviderError:

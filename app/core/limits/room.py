@@ -109,6 +109,11 @@ class Bucket:
         gained = (now_ms - self._at_ms) * self._per_minute / MINUTE_MS
         self._level, self._at_ms = min(self._per_minute, self._level + gained), now_ms
 
+    def is_full(self, now_ms: float) -> bool:
+        """Whether there is a minute's worth in it."""
+        self._fill(now_ms)
+        return self._level >= self._per_minute
+
     def ready_at(self, amount: float, now_ms: float) -> float:
         """When `amount` can be taken; `now_ms` or before is at once."""
         self._fill(now_ms)
@@ -152,6 +157,14 @@ class Room:
         if self.breaker is not None:
             self.breaker.begin()
         return None
+
+    def is_fresh(self, now_ms: float) -> bool:
+        """Whether nobody is in it, and it is like a new one."""
+        if self.under_way or self._paused_until_ms > now_ms:
+            return False
+        if self.breaker is not None and self.breaker.failures:
+            return False
+        return all(bucket.is_full(now_ms) for bucket in (self._requests, self._tokens) if bucket)
 
     def pause(self, for_ms: float, now_ms: float) -> None:
         """The server asked not to be asked for a while."""
