@@ -96,6 +96,17 @@ class Queue:
             if turn in self._waiting:
                 self._waiting.remove(turn)
 
+    @property
+    def probing(self) -> bool:
+        """Whether the attempt that is let in now shows that the model is back."""
+        return self.room.breaker is not None and self.room.breaker.state is Circuit.HALF_OPEN
+
+    def answered(self) -> None:
+        """What shows that the model is back has shown it."""
+        if self.room.breaker is not None and self.probing:
+            self.room.breaker.answer()
+            log.warning("circuit", state=self.room.breaker.state, failures=self.room.breaker.failures)
+
     def leave(self, outcome: Outcome, *, tokens: int = 0, pause_ms: float = 0) -> None:
         """An attempt has ended: the next ones may begin."""
         now_ms, breaker = self._clock.mono_ms(), self.room.breaker
@@ -192,6 +203,7 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         self._queue = queue
         self._name = name
         self._admitted = False
+        self._probes = False
         self._used = 0
 
     async def admitted(self) -> None:
@@ -199,6 +211,7 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         if not self._admitted:
             await self._queue.enter(self._name)
             self._admitted = True
+            self._probes = self._queue.probing
 
     async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
         await self.admitted()
@@ -207,7 +220,9 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         except BaseException as failure:
             self._leave(failure)
             raise
-        return self._counted(batches) if self._queue.room.limits.tokens_per_minute else batches
+        if self._probes or self._queue.room.limits.tokens_per_minute:
+            return self._watched(batches)
+        return batches
 
     async def __aexit__(
         self,
@@ -220,8 +235,11 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         finally:
             self._leave(failure)
 
-    async def _counted(self, batches: AsyncIterator[Sequence[Chunk]]) -> AsyncIterator[Sequence[Chunk]]:
+    async def _watched(self, batches: AsyncIterator[Sequence[Chunk]]) -> AsyncIterator[Sequence[Chunk]]:
         async for batch in batches:
+            if self._probes:
+                self._probes = False
+                self._queue.answered()
             for chunk in batch:
                 if type(chunk) is UsageReport:
                     self._used = chunk.input_tokens + chunk.output_tokens

@@ -125,6 +125,23 @@ async def test_a_model_that_keeps_failing_is_left_alone_and_asked_again_later(
         assert len(server.requests) == asked + 1
 
 
+async def test_a_model_that_answers_at_length_is_back_when_its_answer_begins(service: Service) -> None:
+    async with ModelServer() as server:
+        first, *rest = chat_wire.text("fine")
+        long = Attempt([first, 30.0, *rest])
+        breaker = {"failures": 1, "cooldown_ms": 1}
+        model = await served(service, server, [BAD, long, GOOD], limits={"breaker": breaker})
+        assert (await hear(service, model)).run["status"] == "failed"
+        run = await start(service, model)
+
+        async def is_closed() -> bool:
+            return bool((await condition(service, model))["circuit"] == "closed")
+
+        await until_true(is_closed)
+        assert (await hear(service, model)).run["status"] == "completed"
+        await service.http.post(f"/v1/runs/{run}/cancel")
+
+
 async def test_an_open_circuit_sends_runs_to_the_next_model_at_once(service: Service) -> None:
     async with ModelServer() as server:
         breaker = {"failures": 1, "cooldown_ms": 600_000}

@@ -22,7 +22,7 @@ class Circuit(StrEnum):
     OPEN = "open"
     """It has failed too often: it is left alone."""
     HALF_OPEN = "half_open"
-    """One attempt is under way that shows whether it is back."""
+    """One attempt is under way that shows whether it is back: it is when its answer begins."""
 
 
 class Outcome(StrEnum):
@@ -79,6 +79,14 @@ class Breaker:
         """An attempt begins that `refusal` has nothing against."""
         if self.state is Circuit.OPEN:
             self.state = Circuit.HALF_OPEN
+
+    def answer(self) -> None:
+        """An attempt has begun to be answered: the model is back, but not yet beyond doubt.
+
+        A single failure opens the circuit again until an attempt has ended well.
+        """
+        if self.state is Circuit.HALF_OPEN:
+            self.state = Circuit.CLOSED
 
     def end(self, outcome: Outcome, now_ms: float) -> None:
         """An attempt has ended."""

@@ -155,3 +155,18 @@ def test_those_that_began_before_do_not_keep_it_open_for_longer() -> None:
     breaker.end(FAILED, 0)
     breaker.end(FAILED, 90)
     assert breaker.refusal(100) is None
+
+
+def test_an_answer_that_begins_closes_the_circuit_and_a_failure_opens_it_again() -> None:
+    limits = BreakerLimits(failures=3, cooldown_ms=1_000)
+    breaker = Breaker(limits)
+    for _ in range(3):
+        breaker.begin()
+        breaker.end(FAILED, 0)
+    breaker.begin()
+    breaker.answer()
+    assert (breaker.state, breaker.refusal(2_000)) == (Circuit.CLOSED, None)
+    breaker.end(FAILED, 2_000)
+    assert breaker.refusal(2_000) == Broken(1_000)
+    breaker.answer()  # one from before the circuit opened says nothing
+    assert breaker.state is Circuit.OPEN
