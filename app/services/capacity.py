@@ -18,7 +18,7 @@ from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import ModelLimits
 from app.core.limits.room import Broken, Circuit, Later, Outcome, Room
 from app.ports.ambient import Clock
-from app.ports.provider import LATE, Capabilities, ModelEndpoint, Opening, Provider
+from app.ports.provider import HASTY, LATE, Capabilities, ModelEndpoint, Opening, Provider
 from app.services.stream import ModelStream
 
 log = structlog.get_logger("capacity")
@@ -192,13 +192,16 @@ class LimitedProvider:
         stream, limits = self._provider.open(opening), opening.endpoint.limits
         if limits is None:
             return stream
-        return LimitedStream(stream, self._capacity.queue(opening.endpoint, limits), opening.endpoint.name)
+        endpoint, queue = opening.endpoint, self._capacity.queue(opening.endpoint, limits)
+        return LimitedStream(stream, queue, endpoint.name, shared=endpoint.id is None)
 
 
 class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
     """A model stream that takes a turn in a room."""
 
-    def __init__(self, stream: ModelStream, queue: Queue, name: str) -> None:
+    def __init__(self, stream: ModelStream, queue: Queue, name: str, *, shared: bool) -> None:
+        """`shared` is a model that several projects ask."""
+        self._shared = shared
         self._stream = stream
         self._queue = queue
         self._name = name
@@ -248,17 +251,20 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
     def _leave(self, failure: BaseException | None) -> None:
         fault = failure.fault if isinstance(failure, ProviderError) else None
         pause_ms = 0 if fault is None or fault.status not in (429, 503) else fault.retry_after_ms or 0
-        self._queue.leave(outcome_of(failure), tokens=self._used, pause_ms=pause_ms)
+        self._queue.leave(outcome_of(failure, shared=self._shared), tokens=self._used, pause_ms=pause_ms)
 
 
-def outcome_of(failure: BaseException | None) -> Outcome:
-    """What the end of an attempt says about its model."""
+def outcome_of(failure: BaseException | None, *, shared: bool = False) -> Outcome:
+    """What the end of an attempt says about its model.
+
+    The circuit of a `shared` model does not open because one project has no patience with it.
+    """
     match failure:
         case None:
             return Outcome.WELL
         case ProviderError(fault=fault):
             return _outcome_of(fault)
-        case asyncio.CancelledError(args=(reason, *_)) if reason == LATE:
+        case asyncio.CancelledError(args=(reason, *_)) if reason == LATE or (reason == HASTY and not shared):
             return Outcome.FAILED
     return Outcome.NOTHING
 

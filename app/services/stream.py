@@ -19,7 +19,7 @@ from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
-from app.ports.provider import LATE
+from app.ports.provider import HASTY, LATE
 from app.ports.provider import Held as HeldStream
 from app.services.execution import Execution
 
@@ -27,6 +27,9 @@ log = structlog.get_logger("stream")
 
 CLOSING_S: Final = 2.0
 """How long the next step of a run waits for a model stream to close that was cut off."""
+
+PATIENT_MS: Final = 5_000
+"""How long a limit on an answer has to be at least to say something of a model that others use too."""
 
 ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
@@ -85,13 +88,14 @@ class StreamDriver:
         stop = self._execution.stop.requested
         pump: asyncio.Task[list[Control]] | None = None
         controls = self.record(effects)
-        told = late = False
+        told = False
+        late: str | None = None
         try:
             while True:
                 for control in controls:
                     match control:
                         case Close():
-                            await _ended(pump, LATE if late else None)
+                            await _ended(pump, late)
                             pump = None
                         case Open():
                             await _ended(pump)
@@ -102,7 +106,7 @@ class StreamDriver:
                             # What is asked while a stream is read is answered there; its stream is closed.
                             pump = asyncio.create_task(self._answer(control))
                 done = await self._first_of(pump, None if told else stop)
-                late = False
+                late = None
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -111,7 +115,7 @@ class StreamDriver:
                     controls = finished.result()
                 elif self._is_due():
                     effects = self._machine.feed(Tick(), self._clock.mono_ms())
-                    late = any(type(effect) is TimeoutTriggered for effect in effects)
+                    late = _lateness(effects)
                     controls = self.record(effects)
                 else:
                     controls = []
@@ -239,6 +243,14 @@ class StreamDriver:
             now = self._clock.mono_ms()
             self._machine.feed(Held(now - began), now)
             self._look_at_limits()
+
+
+def _lateness(effects: Sequence[Effect]) -> str | None:
+    """Why a stream is closed that has kept a limit waiting; None when it has not."""
+    for effect in effects:
+        if type(effect) is TimeoutTriggered:
+            return LATE if effect.configured_ms >= PATIENT_MS else HASTY
+    return None
 
 
 async def _ended(pump: asyncio.Task[list[Control]] | None, why: str | None = None) -> None:

@@ -11,7 +11,7 @@ import pytest
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import BreakerLimits, ModelLimits
 from app.core.limits.room import Circuit, Outcome
-from app.ports.provider import LATE, ModelEndpoint
+from app.ports.provider import HASTY, LATE, ModelEndpoint
 from app.services.capacity import Capacity, Condition, Queue, outcome_of
 from tests.support.ambient import FakeClock
 
@@ -134,8 +134,16 @@ def status(code: int) -> ProviderError:
         (ProviderError(Fault(FaultKind.IN_STREAM, "x", status=503)), Outcome.FAILED),
         (asyncio.CancelledError(), Outcome.NOTHING),
         (asyncio.CancelledError(LATE), Outcome.FAILED),
+        (asyncio.CancelledError(HASTY), Outcome.FAILED),
         (GeneratorExit(), Outcome.NOTHING),
     ],
 )
 def test_what_an_end_says_about_the_model(failure: BaseException | None, outcome: Outcome) -> None:
     assert outcome_of(failure) is outcome
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [(LATE, Outcome.FAILED), (HASTY, Outcome.NOTHING)])
+def test_who_has_no_patience_says_nothing_about_a_model_that_others_ask_too(
+    reason: str, outcome: Outcome
+) -> None:
+    assert outcome_of(asyncio.CancelledError(reason), shared=True) is outcome

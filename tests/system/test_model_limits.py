@@ -13,7 +13,7 @@ from tests.support import chat_wire
 from tests.support.heard import hear, served
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until, until_true
-from tests.support.service import Service
+from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
 
@@ -197,3 +197,14 @@ async def test_limits_are_kept_and_shown(service: Service) -> None:
     await service.model("m", provider="openai", limits=limits)
     found = (await service.http.get("/v1/models/m")).json()
     assert (found["limits"], found["condition"]) == (limits, None)
+
+
+async def test_who_has_no_patience_closes_a_model_of_the_operators_to_nobody(database_url: str) -> None:
+    async with ModelServer({"m": [SLOW, GOOD]}) as server:
+        model = {"provider": "openai", "model": "m", "base_url": server.base_url}
+        models = {"all": {**model, "limits": {"breaker": {"failures": 1}}}}
+        async with running(database_url, models=models) as service:
+            hasty = {"retry": None, "timeout": {"initial_token_ms": 50}}
+            assert (await hear(service, "all", lifecycle=hasty)).code == "INITIAL_TOKEN_TIMEOUT"
+            assert (await condition(service, "all"))["circuit"] == "closed"
+            assert (await hear(service, "all")).run["status"] == "completed"
