@@ -57,7 +57,9 @@ class Opening:
 
 
 LATE: Final = "late"
-"""The message with which a stream is cancelled whose answer has kept a limit waiting."""
+"""The message with which a stream is cancelled whose answer has kept a limit waiting, and"""
+HASTY: Final = "hasty"
+"""where the limit was so short that it says as much of whoever set it."""
 
 
 @runtime_checkable

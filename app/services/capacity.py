@@ -18,7 +18,7 @@ from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import ModelLimits
 from app.core.limits.room import Broken, Circuit, Later, Outcome, Room
 from app.ports.ambient import Clock
-from app.ports.provider import LATE, Capabilities, ModelEndpoint, Opening, Provider
+from app.ports.provider import HASTY, LATE, Capabilities, ModelEndpoint, Opening, Provider
 from app.services.stream import ModelStream
 
 log = structlog.get_logger("capacity")
@@ -51,8 +51,7 @@ class Queue:
     @property
     def idle(self) -> bool:
         """Whether nobody is in it, and nothing would be forgotten with it."""
-        breaker = self.room.breaker
-        return not (self.room.under_way or self._waiting or (breaker is not None and breaker.failures))
+        return not self._waiting and self.room.is_fresh(self._clock.mono_ms())
 
     @property
     def condition(self) -> Condition:
@@ -97,6 +96,17 @@ class Queue:
             if turn in self._waiting:
                 self._waiting.remove(turn)
 
+    @property
+    def probing(self) -> bool:
+        """Whether the attempt that is let in now shows that the model is back."""
+        return self.room.breaker is not None and self.room.breaker.state is Circuit.HALF_OPEN
+
+    def answered(self) -> None:
+        """What shows that the model is back has shown it."""
+        if self.room.breaker is not None and self.probing:
+            self.room.breaker.answer()
+            log.warning("circuit", state=self.room.breaker.state, failures=self.room.breaker.failures)
+
     def leave(self, outcome: Outcome, *, tokens: int = 0, pause_ms: float = 0) -> None:
         """An attempt has ended: the next ones may begin."""
         now_ms, breaker = self._clock.mono_ms(), self.room.breaker
@@ -135,22 +145,25 @@ class Capacity:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[Key, Queue] = {}
+        self._queues: dict[tuple[Key, ModelLimits], Queue] = {}
 
     def limiting(self, providers: Mapping[str, Provider]) -> Mapping[str, Provider]:
         """The providers, held to the limits of the endpoints that they are given."""
         return {name: LimitedProvider(provider, self) for name, provider in providers.items()}
 
-    def condition(self, key: Key) -> Condition | None:
-        """How far a model's limits are used; None where it was never asked with any."""
-        queue = self._queues.get(key)
+    def condition(self, key: Key, limits: ModelLimits) -> Condition | None:
+        """How far a model's limits are used; None where it was never asked with these."""
+        queue = self._queues.get((key, limits))
         return None if queue is None else queue.condition
 
     def queue(self, endpoint: ModelEndpoint, limits: ModelLimits) -> Queue:
-        """Where attempts on the endpoint line up; those under other limits, before a change, go on there."""
-        key = endpoint.id or endpoint.name
+        """Where attempts on the endpoint line up.
+
+        Runs keep the limits that they began with: after a change, both are held to, each on its own.
+        """
+        key = (endpoint.id or endpoint.name, limits)
         queue = self._queues.get(key)
-        if queue is None or queue.room.limits != limits:
+        if queue is None:
             if len(self._queues) >= MOST_ROOMS:
                 self._queues = {key: queue for key, queue in self._queues.items() if not queue.idle}
             queue = self._queues[key] = Queue(limits, self._clock)
@@ -179,17 +192,21 @@ class LimitedProvider:
         stream, limits = self._provider.open(opening), opening.endpoint.limits
         if limits is None:
             return stream
-        return LimitedStream(stream, self._capacity.queue(opening.endpoint, limits), opening.endpoint.name)
+        endpoint, queue = opening.endpoint, self._capacity.queue(opening.endpoint, limits)
+        return LimitedStream(stream, queue, endpoint.name, shared=endpoint.id is None)
 
 
 class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
     """A model stream that takes a turn in a room."""
 
-    def __init__(self, stream: ModelStream, queue: Queue, name: str) -> None:
+    def __init__(self, stream: ModelStream, queue: Queue, name: str, *, shared: bool) -> None:
+        """`shared` is a model that several projects ask."""
+        self._shared = shared
         self._stream = stream
         self._queue = queue
         self._name = name
         self._admitted = False
+        self._probes = False
         self._used = 0
 
     async def admitted(self) -> None:
@@ -197,6 +214,7 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         if not self._admitted:
             await self._queue.enter(self._name)
             self._admitted = True
+            self._probes = self._queue.probing
 
     async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
         await self.admitted()
@@ -205,7 +223,9 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         except BaseException as failure:
             self._leave(failure)
             raise
-        return self._counted(batches) if self._queue.room.limits.tokens_per_minute else batches
+        if self._probes or self._queue.room.limits.tokens_per_minute:
+            return self._watched(batches)
+        return batches
 
     async def __aexit__(
         self,
@@ -218,8 +238,11 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
         finally:
             self._leave(failure)
 
-    async def _counted(self, batches: AsyncIterator[Sequence[Chunk]]) -> AsyncIterator[Sequence[Chunk]]:
+    async def _watched(self, batches: AsyncIterator[Sequence[Chunk]]) -> AsyncIterator[Sequence[Chunk]]:
         async for batch in batches:
+            if self._probes:
+                self._probes = False
+                self._queue.answered()
             for chunk in batch:
                 if type(chunk) is UsageReport:
                     self._used = chunk.input_tokens + chunk.output_tokens
@@ -228,17 +251,20 @@ class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]])
     def _leave(self, failure: BaseException | None) -> None:
         fault = failure.fault if isinstance(failure, ProviderError) else None
         pause_ms = 0 if fault is None or fault.status not in (429, 503) else fault.retry_after_ms or 0
-        self._queue.leave(outcome_of(failure), tokens=self._used, pause_ms=pause_ms)
+        self._queue.leave(outcome_of(failure, shared=self._shared), tokens=self._used, pause_ms=pause_ms)
 
 
-def outcome_of(failure: BaseException | None) -> Outcome:
-    """What the end of an attempt says about its model."""
+def outcome_of(failure: BaseException | None, *, shared: bool = False) -> Outcome:
+    """What the end of an attempt says about its model.
+
+    The circuit of a `shared` model does not open because one project has no patience with it.
+    """
     match failure:
         case None:
             return Outcome.WELL
         case ProviderError(fault=fault):
             return _outcome_of(fault)
-        case asyncio.CancelledError(args=(reason, *_)) if reason == LATE:
+        case asyncio.CancelledError(args=(reason, *_)) if reason == LATE or (reason == HASTY and not shared):
             return Outcome.FAILED
     return Outcome.NOTHING
 

@@ -150,11 +150,10 @@ class Models:
 
     def _resolved(self, stored: StoredModel, secrets: Mapping[str, str]) -> ResolvedModel:
         spec = stored.spec
-        limits = None if spec.limits is None else ModelLimits.model_validate(spec.limits)
         price = price_of(spec.price) or self._prices.find(spec.provider, spec.model, spec.base_url)
         endpoint = self._secrets.endpoint(spec, secrets)
         return ResolvedModel(
-            replace(endpoint, id=stored.id, limits=limits, price=price),
+            replace(endpoint, id=stored.id, limits=_limits_of(spec), price=price),
             spec.lifecycle,
         )
 
@@ -174,7 +173,8 @@ class Models:
 
     def condition(self, model: StoredModel) -> Condition | None:
         """How far the limits of a model are used in this process; None for one without."""
-        return self._capacity.condition(model.id or model.spec.name)
+        limits = _limits_of(model.spec)
+        return None if limits is None else self._capacity.condition(model.id or model.spec.name, limits)
 
     async def list(self, who: Principal) -> Sequence[StoredModel]:
         """Every model that the project can use, by name."""
@@ -227,6 +227,10 @@ class Models:
         if faults := await self._secrets.faults(project_id, spec):
             words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
             raise Invalid(f"The model cannot be registered: {words}.", errors=faults)
+
+
+def _limits_of(spec: ModelSpec) -> ModelLimits | None:
+    return None if spec.limits is None else ModelLimits.model_validate(spec.limits)
 
 
 def _refusal(at: str, words: str, code: str) -> Invalid:

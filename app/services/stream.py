@@ -19,7 +19,7 @@ from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
-from app.ports.provider import LATE
+from app.ports.provider import HASTY, LATE
 from app.ports.provider import Held as HeldStream
 from app.services.account import Account
 from app.services.execution import Execution
@@ -28,6 +28,9 @@ log = structlog.get_logger("stream")
 
 CLOSING_S: Final = 2.0
 """How long the next step of a run waits for a model stream to close that was cut off."""
+
+PATIENT_MS: Final = 5_000
+"""How long a limit on an answer has to be at least to say something of a model that others use too."""
 
 ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
@@ -89,13 +92,14 @@ class StreamDriver:
         stop = self._execution.stop.requested
         pump: asyncio.Task[list[Control]] | None = None
         controls = self.record(effects)
-        told = late = False
+        told = False
+        late: str | None = None
         try:
             while True:
                 for control in controls:
                     match control:
                         case Close():
-                            await _ended(pump, LATE if late else None)
+                            await _ended(pump, late)
                             pump = None
                         case Open():
                             await _ended(pump)
@@ -106,7 +110,7 @@ class StreamDriver:
                             # What is asked while a stream is read is answered there; its stream is closed.
                             pump = asyncio.create_task(self._answer(control))
                 done = await self._first_of(pump, None if told else stop)
-                late = False
+                late = None
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -115,7 +119,7 @@ class StreamDriver:
                     controls = finished.result()
                 elif self._is_due():
                     effects = self._machine.feed(Tick(), self._clock.mono_ms())
-                    late = any(type(effect) is TimeoutTriggered for effect in effects)
+                    late = _lateness(effects)
                     controls = self.record(effects)
                 else:
                     controls = []
@@ -131,7 +135,7 @@ class StreamDriver:
         waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():
             self._nearer = asyncio.get_running_loop().create_future()
-        self._awaited_ms = deadline = self._machine.deadline_ms
+        self._awaited_ms = deadline = self._deadline_ms
         done, _ = await asyncio.wait(
             {*waits, self._nearer},
             timeout=self._seconds_until(deadline),
@@ -139,23 +143,25 @@ class StreamDriver:
         )
         return done
 
+    @property
+    def _deadline_ms(self) -> float | None:
+        """When the next limit strikes; while reading is held up by us, those on the model do not run."""
+        return self._machine.limits.total_at_ms if self._held else self._machine.deadline_ms
+
     def _look_at_limits(self) -> None:
         """The answer may have ended the wait for its beginning, and begun a shorter one for what follows."""
-        deadline = self._machine.deadline_ms
+        deadline = self._deadline_ms
         if deadline is None or self._nearer.done():
             return
         if self._awaited_ms is None or deadline < self._awaited_ms:
             self._nearer.set_result(None)
 
     def _seconds_until(self, deadline: float | None) -> float | None:
-        if deadline is None:
-            return None
-        # While reading is held up by us, the limits on the model do not run.
-        return max(0.0, deadline - self._clock.mono_ms()) / 1000 if not self._held else 0.05
+        return None if deadline is None else max(0.0, deadline - self._clock.mono_ms()) / 1000
 
     def _is_due(self) -> bool:
-        deadline = self._machine.deadline_ms
-        return deadline is not None and not self._held and self._clock.mono_ms() >= deadline
+        deadline = self._deadline_ms
+        return deadline is not None and self._clock.mono_ms() >= deadline
 
     def record(self, effects: Sequence[Effect]) -> list[Control]:
         """Append the events; what is left is to be performed."""
@@ -245,6 +251,15 @@ class StreamDriver:
             self._held = False
             now = self._clock.mono_ms()
             self._machine.feed(Held(now - began), now)
+            self._look_at_limits()
+
+
+def _lateness(effects: Sequence[Effect]) -> str | None:
+    """Why a stream is closed that has kept a limit waiting; None when it has not."""
+    for effect in effects:
+        if type(effect) is TimeoutTriggered:
+            return LATE if effect.configured_ms >= PATIENT_MS else HASTY
+    return None
 
 
 async def _ended(pump: asyncio.Task[list[Control]] | None, why: str | None = None) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import BreakerLimits, ModelLimits
 from app.core.limits.room import Circuit, Outcome
-from app.ports.provider import LATE
-from app.services.capacity import Condition, Queue, outcome_of
+from app.ports.provider import HASTY, LATE, ModelEndpoint
+from app.services.capacity import Capacity, Condition, Queue, outcome_of
 from tests.support.ambient import FakeClock
 
 pytestmark = pytest.mark.anyio
@@ -93,6 +94,24 @@ async def test_a_rate_calls_those_who_wait_when_their_time_has_come() -> None:
     assert line.condition.waiting == 0
 
 
+async def test_a_change_of_the_limits_forgets_nothing_of_those_that_runs_still_have() -> None:
+    capacity, id = Capacity(FakeClock()), UUID(int=1)
+    old, new = ModelLimits(concurrency=1, wait_ms=0), ModelLimits(concurrency=2, wait_ms=0)
+
+    async def is_let_in(limits: ModelLimits) -> bool:
+        endpoint = ModelEndpoint("m", "scripted", "m", id=id, limits=limits)
+        try:
+            await capacity.queue(endpoint, limits).enter("m")
+        except ProviderError:
+            return False
+        return True
+
+    let_in = [await is_let_in(limits) for limits in (old, new, old, new, old, new)]
+    assert let_in == [True, True, False, True, False, False]
+    assert capacity.condition(id, old) == Condition(1, 0)
+    assert capacity.condition(id, new) == Condition(2, 0)
+
+
 def status(code: int) -> ProviderError:
     """An answer with an error status."""
     return ProviderError(Fault(FaultKind.STATUS, "x", status=code))
@@ -115,8 +134,16 @@ def status(code: int) -> ProviderError:
         (ProviderError(Fault(FaultKind.IN_STREAM, "x", status=503)), Outcome.FAILED),
         (asyncio.CancelledError(), Outcome.NOTHING),
         (asyncio.CancelledError(LATE), Outcome.FAILED),
+        (asyncio.CancelledError(HASTY), Outcome.FAILED),
         (GeneratorExit(), Outcome.NOTHING),
     ],
 )
 def test_what_an_end_says_about_the_model(failure: BaseException | None, outcome: Outcome) -> None:
     assert outcome_of(failure) is outcome
+
+
+@pytest.mark.parametrize(("reason", "outcome"), [(LATE, Outcome.FAILED), (HASTY, Outcome.NOTHING)])
+def test_who_has_no_patience_says_nothing_about_a_model_that_others_ask_too(
+    reason: str, outcome: Outcome
+) -> None:
+    assert outcome_of(asyncio.CancelledError(reason), shared=True) is outcome

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from app.core.operate.middle import MIDDLE_NAMES
 from tests.support import chat_wire
 from tests.support.heard import hear, served
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until, until_true
-from tests.support.service import Service
+from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
 
@@ -46,14 +47,16 @@ async def test_so_many_are_under_way_at_once(service: Service) -> None:
         assert (found["under_way"], found["waiting"], found["circuit"]) == (0, 0, None)
 
 
-async def test_waiting_for_a_turn_does_not_count_against_the_model(service: Service) -> None:
+@pytest.mark.parametrize("middle", MIDDLE_NAMES)
+async def test_waiting_for_a_turn_does_not_count_against_the_model(service: Service, middle: str) -> None:
     async with ModelServer() as server:
         model = await served(
             service, server, [replace(GOOD, open_wait_s=2.0), GOOD], limits={"concurrency": 1}
         )
         first = await start(service, model)
         await until(lambda: server.requests)
-        second = await hear(service, model, lifecycle={"retry": None, "timeout": {"initial_token_ms": 1_500}})
+        hasty = {"retry": None, "timeout": {"initial_token_ms": 1_500}}
+        second = await hear(service, model, lifecycle=hasty, middle=middle)
         assert second.run["status"] == "completed"
         early, late = (request.at for request in server.requests)
         assert late - early >= 2.0
@@ -136,6 +139,23 @@ async def test_a_model_that_keeps_failing_is_left_alone_and_asked_again_later(
         assert len(server.requests) == asked + 1
 
 
+async def test_a_model_that_answers_at_length_is_back_when_its_answer_begins(service: Service) -> None:
+    async with ModelServer() as server:
+        first, *rest = chat_wire.text("fine")
+        long = Attempt([first, 30.0, *rest])
+        breaker = {"failures": 1, "cooldown_ms": 1}
+        model = await served(service, server, [BAD, long, GOOD], limits={"breaker": breaker})
+        assert (await hear(service, model)).run["status"] == "failed"
+        run = await start(service, model)
+
+        async def is_closed() -> bool:
+            return bool((await condition(service, model))["circuit"] == "closed")
+
+        await until_true(is_closed)
+        assert (await hear(service, model)).run["status"] == "completed"
+        await service.http.post(f"/v1/runs/{run}/cancel")
+
+
 async def test_an_open_circuit_sends_runs_to_the_next_model_at_once(service: Service) -> None:
     async with ModelServer() as server:
         breaker = {"failures": 1, "cooldown_ms": 600_000}
@@ -191,3 +211,14 @@ async def test_limits_are_kept_and_shown(service: Service) -> None:
     await service.model("m", provider="openai", limits=limits)
     found = (await service.http.get("/v1/models/m")).json()
     assert (found["limits"], found["condition"]) == (limits, None)
+
+
+async def test_who_has_no_patience_closes_a_model_of_the_operators_to_nobody(database_url: str) -> None:
+    async with ModelServer({"m": [SLOW, GOOD]}) as server:
+        model = {"provider": "openai", "model": "m", "base_url": server.base_url}
+        models = {"all": {**model, "limits": {"breaker": {"failures": 1}}}}
+        async with running(database_url, models=models) as service:
+            hasty = {"retry": None, "timeout": {"initial_token_ms": 50}}
+            assert (await hear(service, "all", lifecycle=hasty)).code == "INITIAL_TOKEN_TIMEOUT"
+            assert (await condition(service, "all"))["circuit"] == "closed"
+            assert (await hear(service, "all")).run["status"] == "completed"

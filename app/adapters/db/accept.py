@@ -78,7 +78,7 @@ fence AS (
 def _storing(runs: str, sizes: Sizes) -> str:
     """Store runs with what they begin with, all of these sizes; gives the ids of those that were stored."""
     rows, after = source(_ASKED, sizes[0], 3)
-    ctes, _ = common(sizes[1:], after)
+    ctes, _ = common(sizes[1:], after, in_order=True)
     return f"{runs.format(rows=rows)}{ctes} SELECT id FROM fence"
 
 

@@ -148,16 +148,16 @@ def writing(sizes: Sizes) -> str:
     """
     asked, after = source(FENCED, sizes[0], 1)
     fence = _FENCE.format(rows=asked)
-    ctes, after = common(sizes[1:], after)
+    ctes, after = common(sizes[1:], after, in_order=sizes[0] == 1)
     if not sizes[1 + _PARTS.index(_ENDS)]:
         return f"{fence}{ctes} SELECT id AS fenced FROM fence"
     owner, lease, now = (f"${after + n}" for n in range(3))
     return f"{fence}{ctes} {_HAND_OVER.format(owner=owner, lease=f'{lease}::interval', now=now)}"
 
 
-def common(sizes: Sizes, first: int) -> tuple[str, int]:
+def common(sizes: Sizes, first: int, *, in_order: bool) -> tuple[str, int]:
     """The common table expressions for rows of these sizes, each after a comma, with parameters from `first`
-    on; and what number the next parameter has.
+    on; and what number the next parameter has. `in_order` says that the branches are one only, or locked.
     """
     out: list[str] = []
     counts: list[str] = []
@@ -167,13 +167,21 @@ def common(sizes: Sizes, first: int) -> tuple[str, int]:
             out.append(part.sql.format(rows=rows))
             counts += [_COUNTED[part]] if part in _COUNTED else []
     if counts:
-        out.append(_GROWN.format(" UNION ALL ".join(counts)))
+        out.append(_COUNTS.format(" UNION ALL ".join(counts)))
+        out += [_GROWN.format("counts")] if in_order else [_IN_ORDER, _GROWN.format("in_order")]
     return "".join(f",\n{cte}" for cte in out), first
 
 
+_COUNTS = """counts AS (
+    SELECT branch_id, sum(n)::int AS n FROM ({}) AS each (branch_id, n) GROUP BY branch_id
+)"""
+# An update takes its rows as they come; several branches are locked in the order in which runs are accepted,
+# or two groups could wait for each other.
+_IN_ORDER = """in_order AS MATERIALIZED (
+    SELECT c.* FROM counts c JOIN branches b ON b.id = c.branch_id ORDER BY b.id FOR NO KEY UPDATE OF b
+)"""
 _GROWN = """grown AS (
-    UPDATE branches b SET next_position = b.next_position + g.n
-    FROM (SELECT branch_id, sum(n)::int AS n FROM ({}) AS each (branch_id, n) GROUP BY branch_id) AS g
+    UPDATE branches b SET next_position = b.next_position + g.n FROM {} g
     WHERE b.id = g.branch_id
     RETURNING b.id, b.next_position - g.n AS first
 )"""

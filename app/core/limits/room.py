@@ -22,7 +22,7 @@ class Circuit(StrEnum):
     OPEN = "open"
     """It has failed too often: it is left alone."""
     HALF_OPEN = "half_open"
-    """One attempt is under way that shows whether it is back."""
+    """One attempt is under way that shows whether it is back: it is when its answer begins."""
 
 
 class Outcome(StrEnum):
@@ -80,6 +80,14 @@ class Breaker:
         if self.state is Circuit.OPEN:
             self.state = Circuit.HALF_OPEN
 
+    def answer(self) -> None:
+        """An attempt has begun to be answered: the model is back, but not yet beyond doubt.
+
+        A single failure opens the circuit again until an attempt has ended well.
+        """
+        if self.state is Circuit.HALF_OPEN:
+            self.state = Circuit.CLOSED
+
     def end(self, outcome: Outcome, now_ms: float) -> None:
         """An attempt has ended."""
         match outcome:
@@ -108,6 +116,11 @@ class Bucket:
     def _fill(self, now_ms: float) -> None:
         gained = (now_ms - self._at_ms) * self._per_minute / MINUTE_MS
         self._level, self._at_ms = min(self._per_minute, self._level + gained), now_ms
+
+    def is_full(self, now_ms: float) -> bool:
+        """Whether there is a minute's worth in it."""
+        self._fill(now_ms)
+        return self._level >= self._per_minute
 
     def ready_at(self, amount: float, now_ms: float) -> float:
         """When `amount` can be taken; `now_ms` or before is at once."""
@@ -152,6 +165,14 @@ class Room:
         if self.breaker is not None:
             self.breaker.begin()
         return None
+
+    def is_fresh(self, now_ms: float) -> bool:
+        """Whether nobody is in it, and it is like a new one."""
+        if self.under_way or self._paused_until_ms > now_ms:
+            return False
+        if self.breaker is not None and self.breaker.failures:
+            return False
+        return all(bucket.is_full(now_ms) for bucket in (self._requests, self._tokens) if bucket)
 
     def pause(self, for_ms: float, now_ms: float) -> None:
         """The server asked not to be asked for a while."""

@@ -170,3 +170,42 @@ async def test_a_run_that_comes_to_wait_keeps_its_branch(world: World) -> None:
     result = await world.store.flush([flush])
     assert (result.lost, result.started) == ([], [])
     assert (await world.store.run(PROJECT, second.run.id)).status == "queued"
+
+
+async def test_where_the_next_run_is_cancelled_meanwhile_the_one_after_it_is_started(world: World) -> None:
+    branch_id = await world.branch()
+    first, second, third = (world.run(branch_id) for _ in range(3))
+    for new in (first, second, third):
+        await world.store.accept(new)
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute(
+        "UPDATE runs SET status = 'cancelled', ended_at = now() WHERE id = $1", second.run.id
+    )
+    ending = asyncio.create_task(world.store.flush([world.end(first)]))
+    await someone_waits(world.connection)
+    await transaction.commit()
+    assert [run.id for run in (await ending).started] == [third.run.id]
+
+
+@pytest.mark.parametrize("count", [2, FEW + 1])
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_group_waits_for_a_branch_with_no_later_one_in_its_hands(
+    world: World, count: int, backwards: bool
+) -> None:
+    news = [world.run(await world.branch()) for _ in range(count)]
+    for new in news:
+        await world.store.accept(new)
+    first, *later = sorted(new.run.branch_id for new in news)  # type: ignore[type-var]
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute("SELECT FROM branches WHERE id = $1 FOR NO KEY UPDATE", first)
+    group = [world.end(new) for new in news]
+    flushing = asyncio.create_task(world.store.flush(group[::-1] if backwards else group))
+    await someone_waits(world.connection)
+    # Whoever accepts runs takes the branches in this order, and would else wait for the group for ever.
+    await world.connection.execute(
+        "SELECT FROM branches WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE NOWAIT", later
+    )
+    await transaction.commit()
+    assert not (await flushing).lost

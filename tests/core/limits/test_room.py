@@ -50,6 +50,27 @@ def test_tokens_are_counted_when_they_were_used() -> None:
     assert some.begin(1_010) is None
 
 
+@pytest.mark.parametrize(
+    ("limits", "used", "fresh_at_ms"),
+    [
+        ({"requests_per_minute": 60}, lambda room: room.end(NOTHING, 0), 1_000),
+        ({"tokens_per_minute": 60_000}, lambda room: room.end(NOTHING, 0, tokens=500), 500),
+        ({}, lambda room: (room.end(NOTHING, 0), room.pause(700, 0)), 700),
+    ],
+    ids=["requests", "tokens", "pause"],
+)
+def test_a_room_is_fresh_again_when_nothing_would_be_forgotten_with_it(
+    limits: Any, used: Any, fresh_at_ms: float
+) -> None:
+    one = room(**limits)
+    assert one.is_fresh(0)
+    assert one.begin(0) is None
+    assert not one.is_fresh(0)
+    used(one)
+    assert not one.is_fresh(fresh_at_ms - 1)
+    assert one.is_fresh(fresh_at_ms)
+
+
 def test_a_pause_that_the_server_asked_for_holds_for_everybody() -> None:
     free = room()
     free.pause(500, 100)
@@ -134,3 +155,18 @@ def test_those_that_began_before_do_not_keep_it_open_for_longer() -> None:
     breaker.end(FAILED, 0)
     breaker.end(FAILED, 90)
     assert breaker.refusal(100) is None
+
+
+def test_an_answer_that_begins_closes_the_circuit_and_a_failure_opens_it_again() -> None:
+    limits = BreakerLimits(failures=3, cooldown_ms=1_000)
+    breaker = Breaker(limits)
+    for _ in range(3):
+        breaker.begin()
+        breaker.end(FAILED, 0)
+    breaker.begin()
+    breaker.answer()
+    assert (breaker.state, breaker.refusal(2_000)) == (Circuit.CLOSED, None)
+    breaker.end(FAILED, 2_000)
+    assert breaker.refusal(2_000) == Broken(1_000)
+    breaker.answer()  # one from before the circuit opened says nothing
+    assert breaker.state is Circuit.OPEN
