@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -201,11 +201,15 @@ class Runs:
     ) -> RunRecord:
         """The run when it has ended, or as it is when the time is over, or when `unless` is set."""
         deadline = self._clock.mono_ms() + timeout_s * 1000
-        while not run.ended and run.status != "waiting" and not (unless and unless.is_set()):
+        begun = replace(run)
+        while not (unless and unless.is_set()):
+            # What an execution says of its run is on record when it is done, and not before.
+            execution = self._executor.get(run.id)
+            if execution is None and (run.ended or run.status == "waiting"):
+                return run
             left_s = (deadline - self._clock.mono_ms()) / 1000
             if left_s <= 0:
                 break
-            execution = self._executor.get(run.id)
             if execution is not None:
                 await asyncio.wait({execution.done}, timeout=min(left_s, POLL_S * 4 if unless else left_s))
                 if execution.run.ended and execution.done.done():
@@ -214,7 +218,7 @@ class Runs:
                 await self._executor.arrival(run.id, min(POLL_S, left_s))
             if self._executor.get(run.id) is None:
                 run = await self.get(run.project_id, run.id)
-        return run
+        return run if self._executor.get(run.id) is None else replace(begun, last_seq=run.last_seq)
 
     async def cancel(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """Have a run end: the run, ended as `cancelled` or not yet ended.
