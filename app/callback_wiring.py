@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.db.engine import driver_arguments
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
@@ -15,9 +16,9 @@ from app.adapters.handlers.python import PythonHandlers
 from app.adapters.run_figures import RunFigures
 from app.adapters.webhook_client import WebhookClient
 from app.ports.ambient import Clock, IdSource
+from app.ports.sealing import Vault
 from app.services.background import background
 from app.services.courier import Courier
-from app.services.models import AddressRule
 from app.services.recorder import Listener
 from app.settings import Settings
 
@@ -59,18 +60,20 @@ async def telling(
     database_url: str,
     clock: Clock,
     ids: IdSource,
-    addresses: AddressRule,
+    network: CheckedNetwork,
+    vault: Vault,
 ) -> AsyncIterator[Telling]:
     """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends."""
     handlers = PythonHandlers(found, timeout_s=settings.handler_timeout_s)
     arguments = driver_arguments(database_url)
     async with AsyncExitStack() as stack:
-        outbox = PostgresOutbox(arguments, lease_s=max(2 * settings.webhook_timeout_s, LEAST_LEASE_S))
+        lease_s = max(2 * settings.webhook_timeout_s, LEAST_LEASE_S)
+        outbox = PostgresOutbox(arguments, vault, lease_s=lease_s)
         stack.push_async_callback(outbox.close)
         # On connections of its own: whoever accepts and executes runs must not wait for readers of old logs.
         store = PostgresRuns(arguments, owner=ids.new(), lease_ms=settings.lease_ms, clock=clock)
         stack.push_async_callback(store.close)
-        client = WebhookClient(addresses.admits, timeout_s=settings.webhook_timeout_s)
+        client = WebhookClient(network, timeout_s=settings.webhook_timeout_s)
         stack.push_async_callback(client.aclose)
         courier = Courier(outbox, store, client, clock, random.random, pauses_s=settings.webhook_pauses_s)
         stack.push_async_callback(courier.stop, GRACE_S)

@@ -9,19 +9,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app import __version__
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.projects import PostgresProjects
+from app.adapters.db.resealing import Found, inspect, reseal
+from app.adapters.db.session import Database
 from app.adapters.embedded.errors import EmbeddedError
 from app.adapters.logs import configure_logs
+from app.api.schemas.models import options_shown
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.first_job import FirstJob, StepFailed
 from app.launch import complain, database, local_model, say, say_aside, serve
 from app.ports.catalog import ApiKey
+from app.ports.sealing import Vault
+from app.sealing_wiring import vault_of
 from app.server import bound, url_of
 from app.settings import BadSettings, Settings, in_development, load_settings
 from app.wiring import HOME, ground, keys_of, openapi_document
@@ -71,6 +76,16 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--scopes", default="read,run", help=f"of {', '.join(Scope)}, separated by commas")
     make.add_argument("--data-dir", type=Path, help="folder of the embedded database and the secret key")
     make.set_defaults(command=_make_key)
+
+    stored = commands.add_parser("credentials", help="look after the secrets that are stored")
+    actions = stored.add_subparsers(title="actions", required=True)
+    for name, does, command in (
+        ("rotate", "seal every stored secret under the first sealing key", _rotate),
+        ("check", "tell whether every stored secret opens", _check_secrets),
+    ):
+        action = actions.add_parser(name, help=does)
+        action.add_argument("--data-dir", type=Path, help="folder of the embedded database and the keys")
+        action.set_defaults(command=command)
 
     document = commands.add_parser("openapi", help="print the OpenAPI document")
     document.set_defaults(command=_openapi)
@@ -237,6 +252,38 @@ def _make_key(options: argparse.Namespace) -> int:
     return 0
 
 
+def _rotate(options: argparse.Namespace) -> int:
+    """Seal everything anew; the service may run meanwhile, and the command may be stopped and repeated."""
+    found = _look_after(options, reseal)
+    say(f"Sealed anew: {found.sealed}. Left as they are, because no key opens them: {found.unreadable}.")
+    if not found.unreadable:
+        say("Sealing keys after the first one may be taken away once every server has the first one.")
+    return 1 if found.unreadable else 0
+
+
+def _check_secrets(options: argparse.Namespace) -> int:
+    found = _look_after(options, inspect)
+    say(
+        f"Under the first sealing key: {found.fine}. Under another one, or not sealed: {found.stale}. "
+        f"Not to be opened: {found.unreadable}."
+    )
+    return 1 if found.unreadable else 0
+
+
+def _look_after(options: argparse.Namespace, work: Callable[[Database, Vault], Awaitable[Found]]) -> Found:
+    settings = _settings(options)
+    vault = vault_of(settings)
+    if not vault.key_ids:
+        raise BadSettings("There is no sealing key: set BRANCHLINE_SEALING_KEYS.")
+
+    async def on(url: str) -> Found:
+        async with ground(url) as on:
+            return await work(on.database, vault)
+
+    with database(settings, say_aside) as data:
+        return asyncio.run(on(data.url))
+
+
 def _openapi(_: argparse.Namespace) -> int:
     say(json.dumps(openapi_document(), indent=2))
     return 0
@@ -244,7 +291,10 @@ def _openapi(_: argparse.Namespace) -> int:
 
 def _doctor(options: argparse.Namespace) -> int:
     """The settings as they count; secrets are only said to be there."""
-    for name, value in _settings(options).model_dump(mode="json").items():
+    shown = _settings(options).model_dump(mode="json")
+    for model in shown["models"].values():
+        model["options"] = options_shown(model["options"])
+    for name, value in shown.items():
         say(f"{name} = {json.dumps(value)}")
     return 0
 

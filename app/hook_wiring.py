@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.hooks.http import HttpHooks
 from app.adapters.hooks.python import PythonHooks, load_hooks
 from app.adapters.plugins import BadPlugin
+from app.adapters.signing import Signer
 from app.services.hooks import HookBus
-from app.services.models import AddressRule
 from app.settings import BadSettings, Settings
 
 
 @asynccontextmanager
-async def hooking(settings: Settings, addresses: AddressRule) -> AsyncIterator[HookBus]:
+async def hooking(settings: Settings, network: CheckedNetwork, signer: Signer) -> AsyncIterator[HookBus]:
     """Hooks can be called until the block ends.
 
     Raises BadSettings, in one line, for a plug-in that cannot be used.
@@ -24,5 +25,5 @@ async def hooking(settings: Settings, addresses: AddressRule) -> AsyncIterator[H
     except BadPlugin as bad:
         raise BadSettings(" ".join(str(bad).split())) from bad
     with closing(plugins):
-        async with aclosing(HttpHooks(addresses.admits)) as posting:
+        async with aclosing(HttpHooks(network, signer)) as posting:
             yield HookBus(posting.at, plugins.bound, timeout_s=settings.hook_timeout_s)

@@ -120,7 +120,9 @@ def local_model(settings: Settings) -> Iterator[LocalModel]:
         spec = ModelSpec("local", "openai", MODEL, options=ENGINE_OPTIONS, lifecycle=PATIENCE)
         offered.add(
             "local",
-            lambda: ModelEndpoint("local", "openai", MODEL, engine.base_url, engine.api_key, ENGINE_OPTIONS),
+            lambda: ModelEndpoint(
+                "local", "openai", MODEL, engine.base_url, engine.api_key, ENGINE_OPTIONS, trusted=True
+            ),
             lifecycle=PATIENCE,
             spec=spec,
         )

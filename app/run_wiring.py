@@ -20,6 +20,7 @@ from app.services.consensus import ConsensusPlanner
 from app.services.execution import Execution
 from app.services.executor import BEAT_S, Executor
 from app.services.feed import Feeds
+from app.services.lost_attempts import LostAttempts
 from app.services.operate import OperatePlanner
 from app.services.outside import ModelCatalog, Outside
 from app.services.oversight import Overseer
@@ -27,9 +28,6 @@ from app.services.plan import Planner
 from app.services.recorder import Listener, Recorder
 from app.services.runs import Runs
 from app.services.stream import Decide
-
-TOOL_TIMEOUT_S = 600.0
-"""Longest that one tool call may take, whatever its caller says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,13 @@ def machinery(
     known_providers: Mapping[str, Provider],
     runners: Sequence[ToolRunner],
     catalog: ToolCatalog,
+    tool_timeout_s: float,
     lifecycle: Mapping[str, Any] | None,
     decide: Decide,
     rules: Mapping[str, Rule],
     overseer: Overseer,
     approval_s: float,
+    client_s: float,
     context: ContextProviders,
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
@@ -75,8 +75,10 @@ def machinery(
         {runner.kind: runner for runner in runners},
         clock,
         ids,
-        timeout_s=TOOL_TIMEOUT_S,
+        timeout_s=tool_timeout_s,
         approval_s=approval_s,
+        client_s=client_s,
+        waits=store,
     )
     outside = Outside(
         models=models,
@@ -103,10 +105,14 @@ def machinery(
         await runs.take_up(execution)
 
     async def abandon(execution: Execution) -> None:
-        acting.abandon(execution, await store.open_calls(execution.run.id))
+        await lost_attempts.count(execution)
+        run = execution.run
+        waits = await store.settled_waits(run.id, run.epoch, close=True)
+        acting.abandon(execution, await store.open_calls(run.id), waits)
 
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
     beat_s = min(BEAT_S, lease_ms / 3_000)
     executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
     runs = Runs(store, executor, feeds, planners, clock, ids)
+    lost_attempts = LostAttempts(store, runs.prepared, clock)
     return Machinery(store, recorder, executor, runs, feeds)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -16,8 +24,21 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from app.adapters.command_model.settings import CommandSettings
 from app.core.addresses import is_loopback
+from app.core.header_values import credentials_in
+from app.core.http_tool import MOST_MS
+from app.core.limits.options import ModelLimits
+from app.core.mcp_server import (
+    CALL_MS,
+    CONNECT_MS,
+    REQUEST_MS,
+    SERVER_NAME,
+    McpServer,
+    server_header_faults,
+)
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
 from app.ports.provider import ModelEndpoint
@@ -41,6 +62,7 @@ def _split(value: Any) -> Any:
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 """In the environment a list is separated by commas."""
+SecretWords = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
 Numbers = Annotated[tuple[Annotated[float, Field(ge=0)], ...], NoDecode, BeforeValidator(_split)]
 
 
@@ -50,7 +72,7 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str
-    """The wire format that its server speaks."""
+    """The wire format that its server speaks; `command` where a command answers."""
     model: str
     """The name on the wire."""
     base_url: str | None = None
@@ -61,6 +83,20 @@ class ModelSettings(BaseModel):
     """The provider's own."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options for runs on this model."""
+    limits: ModelLimits | None = None
+    """What this process may ask of it, and when it is left alone."""
+    price: Price | None = None
+    """What its tokens cost; by default what the table of prices says."""
+    command: CommandSettings | None = None
+    """The command that answers, for the provider `command`: `[models.NAME.command]`."""
+
+    @model_validator(mode="after")
+    def _has_a_command_or_an_address(self) -> Self:
+        if (self.command is not None) is not (self.provider == "command"):
+            raise ValueError("the provider `command` and the part `command` belong together")
+        if self.command is not None and (self.base_url or self.api_key_env or self.options):
+            raise ValueError("a command has no base_url, no api_key_env and no options")
+        return self
 
     def endpoint(self, name: str, environment: Mapping[str, str]) -> ModelEndpoint:
         """The model under its name, with its key. Raises BadSettings when the key's variable is not set."""
@@ -69,7 +105,81 @@ class ModelSettings(BaseModel):
             key = environment.get(self.api_key_env)
             if not key:
                 raise BadSettings(f"models.{name}.api_key_env: the variable {self.api_key_env!r} is not set")
-        return ModelEndpoint(name, self.provider, self.model, self.base_url, key, self.options)
+        return ModelEndpoint(
+            name,
+            self.provider,
+            self.model,
+            self.base_url,
+            key,
+            self.options,
+            limits=self.limits,
+            price=self.price,
+            trusted=True,
+        )
+
+
+class McpTimeoutSettings(BaseModel):
+    """How long an MCP server may take, in milliseconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect: int = Field(CONNECT_MS, ge=1, le=MOST_MS)
+    request: int = Field(REQUEST_MS, ge=1, le=MOST_MS)
+    call: int = Field(CALL_MS, ge=1, le=MOST_MS)
+
+
+class McpServerSettings(BaseModel):
+    """An MCP server that the operator offers to every project: `[[mcp_servers]]`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=SERVER_NAME)
+    """Part of the names of its tools."""
+    url: str | None = Field(None, pattern=r"^https?://[\x21-\x7e]+$")
+    """Where it speaks MCP over streamable HTTP, at any address; or"""
+    command: tuple[str, ...] = ()
+    """the program that speaks it over its standard input and output, and its arguments."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Sent with each request; `env:NAME` sends the value of a variable."""
+    env: tuple[str, ...] = ()
+    """Variables that the program is given beside PATH and its like."""
+    cwd: str | None = None
+    """The folder that the program runs in."""
+    timeout_ms: McpTimeoutSettings = McpTimeoutSettings()
+    """How long a connection, a request that is no call, and a call may take, in milliseconds."""
+    trust_hints: bool = False
+    """Whether what it says of its tools' effects is believed."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.url is None) == (not self.command):
+            raise ValueError("a server has either a url or a command")
+        if self.url is None and self.headers:
+            raise ValueError("headers are sent to a url; a program is given variables with env")
+        if self.url is not None and (self.env or self.cwd):
+            raise ValueError("env and cwd are a program's; a url is sent headers")
+        if faults := server_header_faults(self.headers):
+            raise ValueError("; ".join(f"headers.{name}: {fault}" for name, fault in faults.items()))
+        if named := credentials_in({name: value.get_secret_value() for name, value in self.headers.items()}):
+            names = ", ".join(f"headers.{name}" for name in named)
+            raise ValueError(f"{names}: credentials are projects'; name a variable with env:NAME")
+        return self
+
+    def server(self) -> McpServer:
+        """As the service takes it."""
+        limits = self.timeout_ms
+        return McpServer(
+            self.name,
+            self.url,
+            tuple((name, value.get_secret_value()) for name, value in self.headers.items()),
+            self.command,
+            self.env,
+            self.cwd,
+            limits.connect,
+            limits.request,
+            limits.call,
+            self.trust_hints,
+        )
 
 
 class Settings(BaseSettings):
@@ -98,10 +208,14 @@ class Settings(BaseSettings):
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
     """A key with every scope, for the first set-up."""
+    sealing_keys: SecretWords = ()
+    """Keys that seal stored secrets, each `id:base64` of 32 bytes: the first one seals, every one opens."""
+    sealing_key_file: Path | None = None
+    """A file with one such key on each line, in place of them; in development one is made by itself."""
     exposed_env: Words = ()
-    """Variables whose values models may be given as their key, and tools as headers."""
+    """Variables whose values may be keys of models, headers of models and tools, and secrets to sign with."""
     allowed_hosts: Words = ()
-    """Private names and networks that models, tools and webhooks may reach."""
+    """Private names and networks that models, tools, gates, hooks, webhooks and images may lead to."""
     cors_origins: Words = ()
     """Origins of web pages that may call the API, or `*`."""
 
@@ -128,8 +242,12 @@ class Settings(BaseSettings):
     """Python modules that declare handlers of callbacks in a list `HANDLERS`."""
     handler_timeout_s: float = Field(10, gt=0)
     """How long a handler's call may take before the next one; one that runs in a thread is waited for."""
+    tool_timeout_s: float = Field(600, gt=0, le=600)
+    """Longest that one attempt at a tool call may take, and that an HTTP tool may ask for."""
     approval_s: float = Field(86_400, gt=0, le=2_592_000)
     """How long a person has time to decide about a call that needs an approval."""
+    client_call_s: float = Field(3_600, gt=0, le=2_592_000)
+    """How long a client has to bring the result of a call that it carries out, unless the tool says so."""
     hook_modules: Words = ()
     """Python modules that declare hooks of tool calls in a list `HOOKS`."""
     hook_timeout_s: float = Field(5, gt=0, le=MAX_TIMEOUT_S)
@@ -140,6 +258,10 @@ class Settings(BaseSettings):
     """Pauses after the failed tries of a webhook post; after one try more its delivery is given up."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Models offered to every project: `[models.NAME]` in the file, JSON in the environment."""
+    mcp_servers: tuple[McpServerSettings, ...] = ()
+    """MCP servers offered to every project: `[[mcp_servers]]` in the file, JSON in the environment."""
+    prices: tuple[ListedPrice, ...] = ()
+    """What models cost that do not say so: `[[prices]]` in the file, JSON in the environment."""
     lifecycle: LifecycleBody | None = None
     """Lifecycle options that projects inherit: `[lifecycle]` in the file, JSON in the environment."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,46 +19,62 @@ from app import __version__
 from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
+from app.adapters.checked_network import CheckedNetwork, Resolve, from_system
+from app.adapters.command_model.command import command_of
+from app.adapters.command_model.provider import CommandProvider
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
+from app.adapters.db.client_calls import PostgresClientCalls
+from app.adapters.db.credentials import PostgresCredentials
 from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
-from app.adapters.db.partitions import ensure_partitions
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
-from app.adapters.db.replies import forget_old
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
-from app.adapters.db.webhooks import PostgresWebhooks, forget_deliveries
+from app.adapters.db.usage import PostgresUsage
+from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.guardrails.python import PythonGuardrails
 from app.adapters.http_client import ModelClient, model_client
 from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
+from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
 from app.api.application import build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
+from app.core.addresses import AddressRule
 from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
+from app.house_wiring import keep_house
+from app.mcp_wiring import Speaking, speaking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import Provider
+from app.ports.sealing import Vault
 from app.run_wiring import Machinery, machinery
+from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
+from app.services.books import Books
 from app.services.branches import Branches
+from app.services.capacity import Capacity
+from app.services.client_calls import ClientCalls
+from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
-from app.services.models import AddressRule, Models, OperatorModels
+from app.services.models import Models, OperatorModels
+from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
 from app.services.projects import Projects
 from app.services.recorder import Recorder
@@ -72,11 +87,8 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-HOUSEKEEPING_S = 3600.0
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
-
-log = structlog.get_logger("wiring")
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -140,12 +152,16 @@ def keys_of(on: Ground, settings: Settings) -> Keys:
 
 @asynccontextmanager
 async def application(
-    settings: Settings, database_url: str, operators: OperatorModels | None = None
+    settings: Settings,
+    database_url: str,
+    operators: OperatorModels | None = None,
+    *,
+    resolve: Resolve = from_system,
 ) -> AsyncIterator[Application]:
     """The service for the length of the block: migrated, connected, executing runs.
 
-    `operators` are models beside those of the settings. Raises BadSettings for settings that cannot be
-    served with.
+    `operators` are models beside those of the settings; `resolve` finds the addresses of clients' hosts.
+    Raises BadSettings for settings that cannot be served with.
     """
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
@@ -161,27 +177,41 @@ async def application(
         has_keys = await PostgresKeys(on.database, on.ids).any()
         check_exposure(settings, has_keys=has_keys)
         development = in_development(settings, has_keys=has_keys)
-        known = all_providers(await stack.enter_async_context(model_client()))
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
-        choices = Choices(expressions, guardrails.rules, addresses)
-        outbound = Outbound(addresses.admits, timeout_s=GATE_TIMEOUT_S)
-        stack.push_async_callback(outbound.aclose)
-        governor = Governor(expressions, HttpGates(outbound))
-        bus = await stack.enter_async_context(hooking(settings, addresses))
-        keys = keys_of(on, settings)
+        network = CheckedNetwork(addresses.admits, resolve=resolve)
+        known = all_providers(await stack.enter_async_context(model_client(network=network)))
+        commands = await stack.enter_async_context(_commands(settings))
+        capacity = Capacity(on.clock)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
-        models = _models(on, settings, operators or OperatorModels(), known, addresses, exposed)
-        http = HttpTools(addresses.admits, exposed)
+        vault = vault_of(settings, make=development)
+        credentials = Credentials(PostgresCredentials(on.database, on.ids, vault), on.clock)
+        secrets = NamedSecrets(exposed, credentials)
+        signer = Signer(on.clock, on.ids, exposed, credentials)
+        choices = Choices(expressions, guardrails.rules, addresses, exposed)
+        outbound = Outbound(network, timeout_s=GATE_TIMEOUT_S)
+        stack.push_async_callback(outbound.aclose)
+        governor = Governor(expressions, HttpGates(outbound, signer))
+        bus = await stack.enter_async_context(hooking(settings, network, signer))
+        keys = keys_of(on, settings)
+        models = _models(
+            on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
+        )
+        http = HttpTools(network, exposed, credentials, signer)
         stack.push_async_callback(http.aclose)
+        mcp = await stack.enter_async_context(
+            speaking(settings, on.database, on.clock, on.ids, addresses, network, secrets, vault)
+        )
         tools = Tools(
-            PostgresTools(on.database, on.ids),
+            PostgresTools(on.database, on.ids, vault),
             on.clock,
             python=python.specs,
             addresses=addresses,
-            exposed=exposed,
+            secrets=secrets,
+            most_ms=round(settings.tool_timeout_s * 1000),
+            mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, addresses)
+            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
         )
         made = machinery(
             database_url,
@@ -190,20 +220,33 @@ async def application(
             clock=on.clock,
             ids=on.ids,
             models=models,
-            known_providers=known,
-            runners=(python, http),
+            known_providers=capacity.limiting({**known, commands.name: commands}),
+            runners=(python, http, mcp.runner),
             catalog=tools,
+            tool_timeout_s=settings.tool_timeout_s,
             lifecycle=_lifecycle(settings, choices),
             decide=Decisions(expressions, guardrails, on.clock).decide,
             rules=guardrails.rules,
             overseer=Overseer(governor, bus, keys),
             approval_s=settings.approval_s,
+            client_s=settings.client_call_s,
             context=context,
             listeners=told.listeners,
         )
-        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids), addresses)
+        webhooks = Webhooks(PostgresWebhooks(on.database, on.ids, vault), addresses)
         services = _services(
-            on, settings, made, keys, models, tools, webhooks, told, home=home.id, development=development
+            on,
+            settings,
+            made,
+            keys,
+            models,
+            tools,
+            mcp,
+            webhooks,
+            credentials,
+            told,
+            home=home.id,
+            development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
         app = build_app(services)
@@ -212,10 +255,12 @@ async def application(
             made.store,
             listings := PostgresListings(on.database),
             Simulator(governor, listings),
+            Books(PostgresUsage(on.database), on.clock),
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
         )
+        await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
 
@@ -232,24 +277,40 @@ def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None
     return level
 
 
+def _commands(settings: Settings) -> CommandProvider:
+    """What runs the operator's commands: no provider that a registered model could name."""
+    found = {}
+    for name, model in settings.models.items():
+        if model.command is not None:
+            try:
+                found[name] = command_of(model.command, os.environ)
+            except ValueError as error:
+                raise BadSettings(f"models.{name}.command.{error}") from None
+    return CommandProvider(found)
+
+
 def _models(
     on: Ground,
     settings: Settings,
     operators: OperatorModels,
     known: Mapping[str, Provider],
     addresses: AddressRule,
-    exposed: Mapping[str, str | None],
+    secrets: NamedSecrets,
+    vault: Vault,
+    capacity: Capacity,
 ) -> Models:
     for name, model in settings.models.items():
         level = model.lifecycle.level() if model.lifecycle else None
         operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
     return Models(
-        PostgresModels(on.database, on.ids),
+        PostgresModels(on.database, on.ids, vault),
         on.clock,
         providers=known,
         operator=operators,
         addresses=addresses,
-        exposed=exposed,
+        secrets=secrets,
+        capacity=capacity,
+        prices=PriceTable(settings.prices),
     )
 
 
@@ -260,7 +321,9 @@ def _services(
     keys: Keys,
     models: Models,
     tools: Tools,
+    mcp: Speaking,
     webhooks: Webhooks,
+    credentials: Credentials,
     told: Telling,
     *,
     home: UUID,
@@ -279,9 +342,14 @@ def _services(
         "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
     )
     figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
+    spent = made.recorder.spent
+    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
+    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
+    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
     figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
     figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
     told.show(figures)
+    mcp.show(figures)
     return Services(
         ids=on.ids,
         gatekeeper=Gatekeeper(keys, home=home, development=development, bootstrap_key=bootstrap),
@@ -290,8 +358,11 @@ def _services(
         branches=Branches(PostgresBranches(on.database, on.ids), models, tools),
         models=models,
         tools=tools,
+        mcp_servers=mcp.servers,
         webhooks=webhooks,
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
+        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
+        credentials=credentials,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -301,7 +372,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 8)
+    services = Services(Uuid7Ids(), *(unused,) * 11)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 
@@ -311,29 +382,8 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), _keep_house(engine, clock)):
+        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(GRACE_S)
         await made.recorder.drain(5)
-
-
-async def _keep_house(engine: AsyncEngine, clock: Clock) -> None:
-    """Partitions ahead, and nothing kept longer than it has to be."""
-    while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
-        try:
-            async with engine.begin() as connection:
-                await ensure_partitions(connection, now_ms=clock.wall_ms())
-                await forget_old(connection)
-            await _forget_deliveries(engine)
-        except Exception:
-            log.exception("housekeeping failed; the next try follows")
-
-
-async def _forget_deliveries(engine: AsyncEngine) -> None:
-    """In small transactions, for there may be many."""
-    while True:
-        async with engine.begin() as connection:
-            if not await forget_deliveries(connection):
-                return

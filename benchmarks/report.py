@@ -120,6 +120,23 @@ ROWS: Final = (
         for size in (1, 16)
     ),
     Row("provider over HTTP, CPU", "decoding.provider_us", "µs/chunk"),
+    Row("a value of 20 fields held against its schema", "schema.20_fields_us", "µs", "≤ 5"),
+    Row("— of 1,000 fields", "schema.1000_fields_us", "µs", floor="schema.20_fields_us"),
+    Row("— the last of 500 alternatives", "schema.500_kinds_us", "µs"),
+    Row("— 60 levels of a recursive schema", "schema.60_deep_us", "µs"),
+    Row("— the last of 1,000 listed values", "schema.1000_listed_us", "µs"),
+    Row("a schema of 20 fields found again", "schema.again_us", "µs"),
+    Row("a schema of 1,000 fields compiled", "schema.first_ms", "ms CPU"),
+    *(
+        Row(
+            f"partial values, {length // 1000}k tokens",
+            f"partial.{length}_us",
+            "µs/token",
+            "" if length == 1_000 else "flat",
+            None if length == 1_000 else "partial.1000_us",
+        )
+        for length in (1_000, 10_000, 100_000)
+    ),
     Row("floor: small insert and its commit, p50", _COMMIT, "ms", floor="floor.sync_ms"),
     Row("floor: a page certainly on disk, p50", "floor.sync_ms", "ms"),
 )

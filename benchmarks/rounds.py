@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from benchmarks import floors, parts, peer
+from benchmarks import floors, parts, peer, schemas
 from benchmarks.client import LoadFailed
 from benchmarks.figures import Figures, Scale
 from benchmarks.hangups import hangups
@@ -195,6 +195,8 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),
     Block("prompt", parts.prompts),
+    Block("schemas", schemas.schemas),
+    Block("partial", schemas.partial),
     *([Block("peer_lifecycle", peer.lifecycle)] if peer.is_installed("l0") else []),
     *([Block("peer_act", peer.act)] if peer.is_installed("lionagi") else []),
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from app.cli import main
 from app.settings import BadSettings, Settings, check_exposure, in_development, load_settings
 
 Write = Callable[[str], None]
@@ -84,6 +87,20 @@ def test_models_come_from_the_file_and_from_the_environment(
         models["small"].endpoint("small", {})
 
 
+def test_prices_come_from_the_file_as_the_decimals_that_stand_there(toml: Write) -> None:
+    toml(
+        '[models.small]\nprovider = "openai"\nmodel = "tiny"\nprice = {input = 0.1, output = "0.30"}\n'
+        '[[prices]]\nprovider = "openai"\nmodel = "big"\nhost = "models.example"\ninput = 1.25\noutput = 10\n'
+        'as_of = 2026-11-30\nsource = "an invoice"\n'
+    )
+    settings = load_settings()
+    price = settings.models["small"].endpoint("small", {}).price
+    assert price is not None
+    assert (str(price.input), str(price.output)) == ("0.1", "0.30")
+    (listed,) = settings.prices
+    assert (str(listed.input), listed.host, listed.as_of) == ("1.25", "models.example", date(2026, 11, 30))
+
+
 @pytest.mark.parametrize(
     ("text", "variables", "names"),
     [
@@ -93,6 +110,11 @@ def test_models_come_from_the_file_and_from_the_environment(
         ("", {"BRANCHLINE_PORT": "many"}, ["port: "]),
         ("", {"BRANCHLINE_PORT": "70000", "BRANCHLINE_ROLE": "king"}, ["port: ", "role: "]),
         ('[models.m]\nprovider = "openai"\n', {}, ["models.m.model: "]),
+        (
+            '[[prices]]\nprovider = "openai"\nmodel = "m"\ninput = -1\n',
+            {},
+            ["prices.0.input", "prices.0.output"],
+        ),
         ('[models.m]\nprovider = "openai"\nmodel = "x"\nurl = "y"\n', {}, ["models.m.url: unknown setting"]),
         ("", {"BRANCHLINE_MODELS": "{"}, ["models"]),
         ("port = ", {}, [""]),
@@ -157,3 +179,64 @@ def test_others_are_served_only_with_keys(
     else:
         with pytest.raises(BadSettings, match=refused):
             check_exposure(settings, has_keys=keys)
+
+
+def test_the_doctor_shows_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = {"X-Key": "hidden-in-a-header", "X-Named": "env:KEY"}
+    models = {"m": {"provider": "openai", "model": "m", "options": {"headers": headers}}}
+    monkeypatch.setenv("BRANCHLINE_MODELS", json.dumps(models))
+    monkeypatch.setenv("BRANCHLINE_SECRET_KEY", "hidden pepper of keys")
+    monkeypatch.setenv("BRANCHLINE_SEALING_KEYS", "a:hidden,b:hidden")
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "hidden" not in shown
+    assert '"X-Named": "env:KEY"' in shown
+
+
+MCP = """
+[[mcp_servers]]
+name = "files"
+command = ["serve", "--all"]
+env = ["FILES"]
+cwd = "/srv"
+
+[[mcp_servers]]
+name = "wiki"
+url = "http://127.0.0.1:1/mcp"
+headers = {Authorization = "a written secret"}
+timeout_ms = {call = 5}
+"""
+
+
+def test_mcp_servers_come_from_the_file(toml: Write) -> None:
+    toml(MCP)
+    settings = load_settings()
+    files, wiki = (each.server() for each in settings.mcp_servers)
+    assert (files.command, files.env, files.cwd, files.url) == (("serve", "--all"), ("FILES",), "/srv", None)
+    assert (wiki.url, wiki.call_ms, wiki.connect_ms) == ("http://127.0.0.1:1/mcp", 5, 5_000)
+    assert wiki.headers == (("Authorization", "a written secret"),)
+    assert "a written secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ('name = "a"', "either a url or a command"),
+        ('name = "a"\nurl = "http://a/"\ncommand = ["b"]', "either a url or a command"),
+        ('name = "a"\nurl = "file:///a"', "mcp_servers.0.url"),
+        ('name = "a__b"\nurl = "http://a/"', "mcp_servers.0.name"),
+        ('name = "a"\ncommand = ["b"]\nheaders = {A = "b"}', "headers are sent to a url"),
+        ('name = "a"\nurl = "http://a/"\nenv = ["B"]', "env and cwd are a program's"),
+        ('name = "a"\nurl = "http://a/"\nheaders = {Mcp-Session-Id = "b"}', "set by the service"),
+        ('name = "a"\nurl = "http://a/"\nheaders = {X = "credential:b"}', "headers.X: credentials are"),
+        ('name = "a"\ncommand = "sh -c b"', "mcp_servers.0.command"),
+        ('name = "a"\ncommand = ["b"]\nshell = true', "unknown setting"),
+    ],
+)
+def test_mcp_servers_that_make_no_sense_are_named(toml: Write, server: str, words: str) -> None:
+    toml(f"[[mcp_servers]]\n{server}\n")
+    with pytest.raises(BadSettings) as caught:
+        load_settings()
+    assert words in str(caught.value)

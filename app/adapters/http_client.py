@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ import aiohttp
 import httpx
 import yarl
 
+from app.adapters.checked_network import NOT_ADMITTED, CheckedNetwork, Resolve
 from app.adapters.http_errors import CLIENT_ERRORS, NotAllowed, true_error
 
 STALE_WITHIN_S: Final = 1.0
@@ -35,6 +36,7 @@ LINGER_S: Final = 0.25
 
 _HEADERS: Final = {"User-Agent": "branchline", "Accept-Encoding": "identity"}
 _BODY: Final = "branchline.body"
+_TRUSTED: Final = "branchline.trusted"
 
 
 class ModelClient(httpx.AsyncClient):
@@ -51,15 +53,23 @@ class ModelClient(httpx.AsyncClient):
             trust_env=False,
         )
         self._wire = transport
-        self._limits = {"timeout": {"connect": connect_timeout_s}}
+        limits = {"connect": connect_timeout_s}
+        self._extensions = {trusted: {"timeout": limits, _TRUSTED: trusted} for trusted in (False, True)}
 
-    async def open(self, url: httpx.URL, headers: Mapping[str, str], content: bytes) -> httpx.Response:
+    async def open(
+        self, url: httpx.URL, headers: Mapping[str, str], content: bytes, *, trusted: bool = False
+    ) -> httpx.Response:
         """POST, and give the response when its head has come; to be closed with `aclose()`.
 
-        Everything that `send` does beyond this is switched off here, and takes a hundred microseconds.
+        A `trusted` address is the operator's own choice, and so is reached wherever it is. Everything that
+        `send` does beyond this is switched off here, and takes a hundred microseconds.
         """
         request = httpx.Request(
-            "POST", url, headers={**_HEADERS, **headers}, content=content, extensions=self._limits
+            "POST",
+            url,
+            headers={**_HEADERS, **headers},
+            content=content,
+            extensions=self._extensions[trusted],
         )
         response = await self._wire.handle_async_request(request)
         response.request = request
@@ -70,15 +80,15 @@ def model_client(
     *,
     connect_timeout_s: float = 10.0,
     tls: ssl.SSLContext | None = None,
-    may_connect: Callable[[str], bool] | None = None,
+    network: CheckedNetwork | None = None,
 ) -> ModelClient:
     """The client for model servers; close it with `aclose()`.
 
     `connect_timeout_s` covers name, connection and handshake together. There is no limit on reading: how long
-    an answer may take is decided by whoever waits for it, who cancels. `may_connect` is asked with each
-    address (IPv4 or IPv6, as text) right before it is dialled.
+    an answer may take is decided by whoever waits for it, who cancels. `network` says which addresses may be
+    connected to, of a request that is not trusted; None leaves it at all of them.
     """
-    return ModelClient(_Transport(tls or httpx.create_ssl_context(), may_connect), connect_timeout_s)
+    return ModelClient(_Transport(tls or httpx.create_ssl_context(), network), connect_timeout_s)
 
 
 async def read(response: httpx.Response) -> bytes:
@@ -111,10 +121,10 @@ class _Transport(httpx.AsyncBaseTransport):
     connection. The most that this can cost is a generation that nobody reads.
     """
 
-    def __init__(self, tls: ssl.SSLContext, may_connect: Callable[[str], bool] | None) -> None:
+    def __init__(self, tls: ssl.SSLContext, network: CheckedNetwork | None) -> None:
         self._tls = tls
-        self._socket_factory = None if may_connect is None else _guarded(may_connect)
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._network = network
+        self._sessions: dict[tuple[bool, bool], aiohttp.ClientSession] = {}
         self._lingering: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -151,7 +161,9 @@ class _Transport(httpx.AsyncBaseTransport):
         self, request: httpx.Request, content: bytes, facts: SimpleNamespace, *, keep: bool
     ) -> aiohttp.ClientResponse:
         limits: dict[str, float | None] = request.extensions.get("timeout", {})
-        return await self._session(keep).request(
+        # Apart from each other: a trusted request's connection is no way around the check.
+        trusted = request.extensions.get(_TRUSTED, False)
+        return await self._session(keep, trusted).request(
             request.method,
             yarl.URL(str(request.url), encoded=True),
             headers=[(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw],
@@ -161,23 +173,26 @@ class _Transport(httpx.AsyncBaseTransport):
             trace_request_ctx=facts,
         )
 
-    def _session(self, keep: bool) -> aiohttp.ClientSession:
+    def _session(self, keep: bool, trusted: bool) -> aiohttp.ClientSession:
         """The session that keeps its connections, or the one that opens a new one each time."""
-        session = self._sessions.get(keep)
+        session = self._sessions.get((keep, trusted))
         if session is None:
-            options: dict[str, Any] = {"keepalive_timeout": IDLE_S} if keep else {"force_close": True}
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0, ssl=self._tls, socket_factory=self._socket_factory, **options
-                ),
+                connector=self._connector(keep, trusted),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trace_configs=[_reuse_trace()],
                 trust_env=False,
             )
             # Or aiohttp repeats GET, PUT and DELETE by itself, also when they were sent. Not a public switch.
             session._retry_connection = False
-            self._sessions[keep] = session
+            self._sessions[keep, trusted] = session
         return session
+
+    def _connector(self, keep: bool, trusted: bool) -> aiohttp.TCPConnector:
+        options: dict[str, Any] = {"keepalive_timeout": IDLE_S} if keep else {"force_close": True}
+        if trusted or self._network is None:
+            return aiohttp.TCPConnector(limit=0, ssl=self._tls, **options)
+        return _CheckedConnector(self._network, limit=0, ssl=self._tls, **options)
 
 
 class _Body(httpx.AsyncByteStream):
@@ -257,12 +272,45 @@ def _reuse_trace() -> aiohttp.TraceConfig:
     return trace
 
 
-def _guarded(may_connect: Callable[[str], bool]) -> Callable[[aiohttp.AddrInfoType], socket.socket]:
-    def make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, where = address
-        if not may_connect(str(where[0])):
-            # The same words for every address of a host, or aiohttp makes one error of another class of them.
-            raise NotAllowed("the address is one that may not be connected to")
-        return socket.socket(family, kind, protocol)
+class _CheckedConnector(aiohttp.TCPConnector):
+    """Connects to the addresses of a host that may be reached, and to no others."""
 
-    return make_socket
+    def __init__(self, network: CheckedNetwork, **options: Any) -> None:
+        super().__init__(resolver=_Resolver(network.resolve), **options)
+        self._admits = network.admits
+
+    async def _resolve_host(
+        self, host: str, port: int, traces: Any = None
+    ) -> list[aiohttp.abc.ResolveResult]:
+        # Not a public place, but the only one that all hosts pass, also those that are written as an
+        # address; what it returns is what is dialled.
+        found = await super()._resolve_host(host, port, traces)
+        admitted = [one for one in found if self._admits(host, one["host"])]
+        if not admitted:
+            raise NotAllowed(NOT_ADMITTED)
+        return admitted
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """A resolver of ours as aiohttp asks it."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[aiohttp.abc.ResolveResult]:
+        return [
+            {
+                "hostname": host,
+                "host": address,
+                "port": port,
+                "family": socket.AF_INET6 if ":" in address else socket.AF_INET,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            }
+            for address in await self._resolve(host, port)
+        ]
+
+    async def close(self) -> None:
+        """There is nothing to close."""

@@ -37,7 +37,7 @@ class Disconnected(httpx.RemoteProtocolError):
 
 
 class NotAllowed(OSError):
-    """Raised inside aiohttp in the place of a socket; comes out as `AddressRefused`."""
+    """Raised inside aiohttp in the place of an address; comes out as `AddressRefused`."""
 
 
 CLIENT_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, UnicodeError)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from app.adapters.outbound import Outbound
+from app.adapters.signing import Signer
 from app.core.governance.decision import MAX_REASON, Effect
+from app.core.governance.remote import Remote
 from app.core.json_text import NotJson, dumps, read
 from app.ports.governance import GateAnswer, GateFailed
+from app.ports.signing import NotSigned
 
 _EFFECTS: Final[Mapping[str, Effect]] = {"allow": "allow", "deny": "deny", "escalate": "escalate"}
 
@@ -17,18 +21,21 @@ _EFFECTS: Final[Mapping[str, Effect]] = {"allow": "allow", "deny": "deny", "esca
 class HttpGates:
     """`ports.governance.GateClient`."""
 
-    def __init__(self, outbound: Outbound) -> None:
+    def __init__(self, outbound: Outbound, signer: Signer) -> None:
         """`outbound` bounds every question by its own time limit too."""
         self._outbound = outbound
+        self._signer = signer
 
-    async def ask(self, url: str, question: Mapping[str, Any], *, timeout_ms: int) -> GateAnswer:
+    async def ask(self, gate: Remote, question: Mapping[str, Any], *, project_id: UUID) -> GateAnswer:
         """See the port."""
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                reply = await self._outbound.post(url, {}, dumps(question))
+            async with asyncio.timeout(gate.timeout_ms / 1000):
+                body = dumps(question)
+                signed = await self._signer.headers(gate.signing, project_id, body)
+                reply = await self._outbound.post(gate.url, signed, body)
         except TimeoutError:
-            raise GateFailed(f"it gave no answer within {timeout_ms} ms") from None
-        except NotJson as error:
+            raise GateFailed(f"it gave no answer within {gate.timeout_ms} ms") from None
+        except (NotJson, NotSigned) as error:
             raise GateFailed(f"it cannot be asked: {error}") from None
         if reply.error is not None:
             raise GateFailed(reply.error)

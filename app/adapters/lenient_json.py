@@ -1,9 +1,11 @@
-"""Read the JSON of an answer that strict and fast parsers refuse or round."""
+"""Read the JSON of an answer that strict and fast parsers refuse or round, and write it again."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from app.core import json_text
 
 
 def lenient_loads(raw: bytes) -> Any:
@@ -15,3 +17,11 @@ def lenient_loads(raw: bytes) -> Any:
         return json.loads(raw.decode("utf-8", "replace"), strict=False)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def lenient_dumps(value: Any) -> str:
+    """The JSON text of such a value; half a character is written as an escape."""
+    try:
+        return json_text.dumps(value).decode()
+    except json_text.NotJson:
+        return json.dumps(value)

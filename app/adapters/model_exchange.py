@@ -53,11 +53,14 @@ class Destination:
     headers: Mapping[str, str]
     secrets: Sequence[str]
     """What must not stand in a fault."""
+    trusted: bool = False
+    """Whether the address is the operator's own choice."""
 
 
 def secrets_among(credentials: Sequence[str]) -> list[str]:
-    """Those that are long enough to be one."""
-    return [value for value in credentials if len(value) >= SECRET_CHARS]
+    """Those that are long enough to be one, each also without the word of its scheme."""
+    parts = {part for value in credentials for part in (value, value.rpartition(" ")[2])}
+    return sorted(part for part in parts if len(part) >= SECRET_CHARS)
 
 
 @asynccontextmanager
@@ -73,7 +76,7 @@ async def exchange(
     `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone.
     """
     with _faults(to.secrets):
-        response = await client.open(to.url, to.headers, content)
+        response = await client.open(to.url, to.headers, content, trusted=to.trusted)
     try:
         with _faults(to.secrets):
             if not response.is_success:

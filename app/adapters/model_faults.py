@@ -15,12 +15,11 @@ import orjson
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError
 from app.core import json_text
 from app.core.faults import Fault, FaultKind
+from app.core.masking import Mask
 
 MESSAGE_CHARS: Final = 2_000
 EXCERPT_CHARS: Final = 200
 DETAIL_CHARS: Final = 16_000
-
-_MASK: Final = "[redacted]"
 
 _CONNECTION: Final[tuple[tuple[type[httpx.HTTPError], FaultKind, str, str], ...]] = (
     (TlsError, FaultKind.TLS, "tls_error", "the TLS handshake failed; check base_url and the certificate"),
@@ -135,18 +134,7 @@ def retry_after_ms(headers: Mapping[str, str], now: datetime) -> int | None:
 
 def without_secrets(fault: Fault, secrets: Iterable[str]) -> Fault:
     """The same fault with every occurrence of a secret masked; servers like to quote a bad key."""
-    known = [secret for secret in secrets if secret]
-
-    def mask(value: Any) -> Any:
-        if isinstance(value, str):
-            for secret in known:
-                value = value.replace(secret, _MASK)
-        elif isinstance(value, dict):
-            value = {mask(key): mask(item) for key, item in value.items()}
-        elif isinstance(value, list):
-            value = [mask(item) for item in value]
-        return value
-
+    mask = Mask(secrets).all
     return Fault(
         fault.kind,
         mask(fault.message),
@@ -221,17 +209,18 @@ def _rest_of(error: Any) -> dict[str, Any]:
         return {}
     said = ("message", "type", "code", "status_code")
     rest = [(key, value) for key, value in error.items() if key not in said and value is not None]
-    return {_cut(str(key), EXCERPT_CHARS): _bounded(value) for key, value in rest[:20]}
+    return {_cut(str(key), EXCERPT_CHARS): bounded(value) for key, value in rest[:20]}
 
 
-def _bounded(value: Any) -> Any:
+def bounded(value: Any, limit: int = DETAIL_CHARS) -> Any:
+    """A JSON value that can be stored; one whose text has more than `limit` characters is cut, as text."""
     if isinstance(value, str):
-        return _cut(value, DETAIL_CHARS)
+        return _cut(value, limit)
     text = _as_text(value)
     try:
-        return json_text.read(text) if len(text) <= DETAIL_CHARS else _cut(text, DETAIL_CHARS)
+        return json_text.read(text) if len(text) <= limit else _cut(text, limit)
     except json_text.NotJson:
-        return _cut(text, DETAIL_CHARS)
+        return _cut(text, limit)
 
 
 def _as_text(value: Any) -> str:

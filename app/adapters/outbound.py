@@ -12,7 +12,7 @@ from typing import Final
 import httpcore
 import httpx
 
-from app.adapters.checked_network import AddressRefused, CheckedNetwork, MayReach
+from app.adapters.checked_network import AddressRefused, CheckedNetwork
 
 MAX_CONNECTIONS: Final = 64
 IDLE_S: Final = 20.0
@@ -48,7 +48,7 @@ class Outbound:
 
     def __init__(
         self,
-        may_reach: MayReach,
+        network: CheckedNetwork,
         *,
         timeout_s: float,
         connect_timeout_s: float = 5.0,
@@ -59,12 +59,7 @@ class Outbound:
         self._timeout_s = timeout_s
         connect_s = min(connect_timeout_s, timeout_s)
         self._limits = {"connect": connect_s, "read": timeout_s, "write": timeout_s, "pool": timeout_s}
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=tls or httpx.create_ssl_context(),
-            max_connections=max_connections,
-            keepalive_expiry=IDLE_S,
-            network_backend=CheckedNetwork(may_reach),
-        )
+        self._pool = network.pool(idle_s=IDLE_S, most=max_connections, tls=tls)
 
     async def aclose(self) -> None:
         """Close all connections."""

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from app.adapters.checked_network import MayReach
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.model_faults import retry_after_ms
 from app.adapters.outbound import BODY_BYTES, Outbound
 from app.core.webhooks import Answer
@@ -19,16 +19,14 @@ class WebhookClient:
 
     def __init__(
         self,
-        may_reach: MayReach,
+        network: CheckedNetwork,
         *,
         timeout_s: float,
         connect_timeout_s: float = 5.0,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`timeout_s` bounds a whole request, and so its connection. Close it with `aclose()`."""
-        self._outbound = Outbound(
-            may_reach, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, tls=tls
-        )
+        self._outbound = Outbound(network, timeout_s=timeout_s, connect_timeout_s=connect_timeout_s, tls=tls)
 
     async def aclose(self) -> None:
         """Close all connections."""

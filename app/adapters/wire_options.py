@@ -69,9 +69,12 @@ def url_below(base_url: str, path: str) -> httpx.URL:
     """`path` below a base URL, whose query is kept. Raises `Invalid`."""
     try:
         base = httpx.URL(base_url)
+        host = base.host  # Read only now: a name in Punycode that is none is found here.
     except httpx.InvalidURL as error:
         raise _bad_url(str(error)) from None
-    if base.scheme not in ("http", "https") or not base.host or not 0 < (base.port or 1) < 65536:
+    except UnicodeError:
+        raise _bad_url("the host is no name in Punycode, though it begins like one") from None
+    if base.scheme not in ("http", "https") or not host or not 0 < (base.port or 1) < 65536:
         raise _bad_url("must be an absolute http or https URL")
     if base.userinfo or base.fragment:
         raise _bad_url("must hold neither credentials nor a fragment")

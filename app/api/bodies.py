@@ -101,11 +101,13 @@ def _parse(raw: bytes, depth: int) -> Any:
     try:
         return json_text.read(raw, max_depth=depth)
     except json_text.NotJson as error:
+        if error.too_deep:
+            words = f"nested more than {depth} levels deep"
+            where = FieldError(short(error.pointer or ""), words, "too_deep")
+            raise Invalid(f"The body cannot be taken: {words}.", errors=[where]) from None
         place: dict[str, Any] = {}
         if error.offset is not None:
             place["offset"] = error.offset
-        if error.pointer is not None:
-            place["pointer"] = short(error.pointer)
         raise InvalidJson(short(f"The body cannot be read: {error}."), extra=place) from None
 
 

@@ -14,8 +14,11 @@ from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
 from app.services.approvals import Approvals
 from app.services.branches import Branches
+from app.services.client_calls import ClientCalls
+from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.mcp_servers import McpServers
 from app.services.models import Models
 from app.services.projects import Projects
 from app.services.tools import Tools
@@ -48,8 +51,11 @@ class Services:
     branches: Branches
     models: Models
     tools: Tools
+    mcp_servers: McpServers
     webhooks: Webhooks
     approvals: Approvals
+    client_calls: ClientCalls
+    credentials: Credentials
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

@@ -42,7 +42,8 @@ EVENTS: dict[str, Any] = {
             "type": "string",
             "description": "Server-sent events: `id` is `<run_id>:<seq>`, `event` the type, `data` an "
             "`Event`; the last one is `stream.end`. With `view=callbacks`, `event` is the name and `data` a "
-            "`FiredCallback`; only the last one of an event has an `id`.",
+            "`FiredCallback`; only the last one of an event has an `id`. With `view=partial`, `event` is the "
+            "type and `data` a `PartialFrame`.",
         }
     }
 }

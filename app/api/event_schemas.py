@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
+from app.api.partial_schemas import PARTIAL_FRAME
 from app.core.events import event_types
 from app.core.events.base import Event, TextRef, camel
 from app.core.events.structured import ALIASES
@@ -19,6 +20,8 @@ ANY = "Event"
 PAGE = "EventPage"
 CALLBACK = "FiredCallback"
 CALLBACK_PAGE = "CallbackPage"
+PARTIAL = "PartialFrame"
+PARTIAL_PAGE = "PartialPage"
 LOG_PAGE = "LogPage"
 
 _TEXT = {
@@ -61,9 +64,11 @@ def event_schemas() -> dict[str, Any]:
     made[CALLBACK] = _callback()
     made[PAGE] = _page_of(ANY, "One page of a run's log.")
     made[CALLBACK_PAGE] = _page_of(CALLBACK, "The callbacks that fired after the events of one page.")
+    made[PARTIAL] = PARTIAL_FRAME
+    made[PARTIAL_PAGE] = _page_of(PARTIAL, "How a run's value grew over the events of one page.")
     made[LOG_PAGE] = {
-        "description": "Events, or with `view=callbacks` callbacks.",
-        "anyOf": [{"$ref": REF + PAGE}, {"$ref": REF + CALLBACK_PAGE}],
+        "description": "Events, or with `view=callbacks` callbacks, or with `view=partial` partial values.",
+        "anyOf": [{"$ref": REF + PAGE}, {"$ref": REF + CALLBACK_PAGE}, {"$ref": REF + PARTIAL_PAGE}],
     }
     return made
 

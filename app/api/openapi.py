@@ -39,11 +39,17 @@ TAGS = [
     {"name": "branches", "description": "Conversations and their messages."},
     {"name": "runs", "description": "Operate, act, consensus, and what became of them."},
     {"name": "function calls", "description": "Every call of a tool, whatever became of it."},
+    {"name": "usage", "description": "What attempts at models used and cost."},
     {"name": "models", "description": "Models that runs can call."},
-    {"name": "tools", "description": "Tools that models can call."},
+    {"name": "tools", "description": "Tools that models can call, and MCP servers that have some."},
+    {"name": "credentials", "description": "Secrets that models, tools and MCP servers refer to by name."},
     {
         "name": "approvals",
         "description": "Tool calls that wait for a person, and what was decided.",
+    },
+    {
+        "name": "client calls",
+        "description": "Tool calls that a client's own program carries out.",
     },
     {"name": "webhooks", "description": "Where callbacks of runs are posted to, and what became of that."},
     {"name": "governance", "description": "What calls are judged by, and who changed what."},

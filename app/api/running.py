@@ -13,15 +13,17 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.responses import Response
 
+from app.api.log_views import LogQuery, view_of
 from app.api.once import REPLAYED, fingerprint_of, scope_of
 from app.api.problems import request_id_of
 from app.api.replies import reply
-from app.api.sse import EventStream, View
+from app.api.sse import EventStream, LogView
 from app.api.views import run_body
 from app.core.access import Principal
 from app.core.errors import AppError, Category
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
+from app.services.books import Books
 from app.services.runs import Origin, Runs, Submission
 from app.services.simulation import Simulator
 
@@ -36,6 +38,7 @@ class Running:
     store: RunStore
     listings: Listings
     simulator: Simulator
+    books: Books
     heartbeat_s: float = 15
     wait_default_s: float = 30
     wait_max_s: float = 55
@@ -131,17 +134,19 @@ def origin_of(request: Request, who: Principal, *, key: str | None, if_match: in
 
 
 async def answer(
-    request: Request, running: Running, submission: Submission, *, raises: BaseModel
+    request: Request, running: Running, submission: Submission, log: LogQuery, *, raises: BaseModel
 ) -> Response:
     """The answer to a request that made a run, in the form that the client asks for.
 
-    `raises` is the request: it says which ends of the run are problems.
+    `log` says how its log is shown where that is followed, and `raises` is the request: it says which ends of
+    the run are problems.
     """
     headers = {"Run-Id": str(submission.run.id)}
     if submission.replayed:
         headers[REPLAYED] = "true"
     if wants_stream(request):
-        return follow(running, submission.run, after=0, view=View(), headers=headers)
+        view = view_of(log, submission.run)
+        return follow(running, submission.run, after=0, view=view, headers=headers)
     preference = preference_of(request, running)
     if preference.applied is not None:
         headers["Preference-Applied"] = preference.applied
@@ -156,11 +161,11 @@ async def answer(
 
 
 def follow(
-    running: Running, run: RunRecord, *, after: int, view: View, headers: Mapping[str, str]
+    running: Running, run: RunRecord, *, after: int, view: LogView, headers: Mapping[str, str]
 ) -> EventStream:
     """The run's events from a cursor on."""
     return EventStream(
-        running.runs.follow(run, after),
+        running.runs.follow(run, after, view.reader, pace_s=view.pace_s),
         str(run.id),
         view=view,
         heartbeat_s=running.heartbeat_s,

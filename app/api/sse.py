@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from app.core.errors import Unavailable
 from app.core.record import Entry, Reader
 from app.services.feed import Batch
-from app.services.follow import Follower
+from app.services.follow import Follower, Shows
 
 RETRY = b"retry: 2000\n\n"
 HEARTBEAT = b": hb\n\n"
@@ -28,10 +29,40 @@ HEADERS = (
 )
 
 
+class LogView(Protocol):
+    """What of a log is sent, and how; one for each client, as it follows the entries."""
+
+    @property
+    def reader(self) -> Shows:
+        """What has to see every entry."""
+
+    @property
+    def types(self) -> Collection[str] | None:
+        """The events that are counted; None is all."""
+
+    @property
+    def pace_s(self) -> float:
+        """Seconds between two batches of what comes live; 0 sends all as it comes."""
+
+    def texts(self, entries: Iterable[Entry]) -> list[str]:
+        """What is shown of entries, as JSON texts."""
+
+    def frames(self, batch: Batch, run_id: str) -> bytes:
+        """The batch as it is sent."""
+
+    def end(self, last_id: str) -> bytes:
+        """What says that nothing follows, after the event with this id.
+
+        Where that event may have been left out, the id is said here: who comes back with it learns that there
+        is nothing more, instead of beginning anew for ever.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """What of a log is sent, and how."""
+    """Events, or the callbacks that fired: a `LogView`."""
 
+    reader: Reader
     types: Collection[str] | None = None
     """Only events of these types; None is all."""
     callbacks: bool = False
@@ -40,44 +71,45 @@ class View:
     """Other names for some of the types."""
     named: bool = True
     """Whether each frame has an `event:` line."""
+    pace_s: float = 0
 
     @property
     def plain(self) -> bool:
         """Whether it is the one that most clients have, whose frames are made once for all of them."""
         return self.types is None and not self.callbacks and not self.aliases and self.named
 
-    def texts(self, reader: Reader, entries: Iterable[Entry]) -> list[str]:
+    def texts(self, entries: Iterable[Entry]) -> list[str]:
         """Events or callbacks as JSON texts."""
         if self.callbacks:
-            return [text for _, _, text, _ in reader.callbacks(entries, self.types)]
-        return [text for _, _, text in reader.events(entries, self.types, self.aliases)]
+            return [text for _, _, text, _ in self.reader.callbacks(entries, self.types)]
+        return [text for _, _, text in self.reader.events(entries, self.types, self.aliases)]
 
-    def frames(self, batch: Batch, reader: Reader, run_id: str) -> bytes:
-        """The batch as it is sent."""
+    def frames(self, batch: Batch, run_id: str) -> bytes:
+        """See `LogView`."""
         if self.plain:
-            return batch.frames(reader)
-        out = []
-        for seq, name, text, last in self._items(reader, batch.entries):
-            # An event is told when all of it is: a client that goes away in its middle gets it again.
-            id_ = f"id: {run_id}:{seq}\n" if last else ""
-            event = f"event: {name}\n" if self.named else ""
-            out.append(f"{id_}{event}data: {text}\n\n")
-        return "".join(out).encode()
+            return batch.frames(self.reader)
+        # An event is told when all of it is: a client that goes away in its middle gets it again.
+        return b"".join(
+            frame(f"{run_id}:{seq}" if last else None, name if self.named else None, text)
+            for seq, name, text, last in self._items(batch.entries)
+        )
 
-    def _items(self, reader: Reader, entries: Iterable[Entry]) -> Iterator[tuple[int, str, str, bool]]:
+    def _items(self, entries: Iterable[Entry]) -> Iterator[tuple[int, str, str, bool]]:
         if self.callbacks:
-            yield from reader.callbacks(entries, self.types)
+            yield from self.reader.callbacks(entries, self.types)
         else:
-            for seq, name, text in reader.events(entries, self.types, self.aliases):
+            for seq, name, text in self.reader.events(entries, self.types, self.aliases):
                 yield seq, name, text, True
 
     def end(self, last_id: str) -> bytes:
-        """What says that nothing follows, after the event with this id.
-
-        Where that event may have been left out, the id is said here: who comes back with it learns that there
-        is nothing more, instead of beginning anew for ever.
-        """
+        """See `LogView`."""
         return END if self.plain else f"id: {last_id}\n".encode() + END
+
+
+def frame(id: str | None, name: str | None, text: str) -> bytes:
+    """A server-sent event."""
+    lines = [f"id: {id}\n" if id else "", f"event: {name}\n" if name else "", f"data: {text}\n\n"]
+    return "".join(lines).encode()
 
 
 class EventStream(Response):
@@ -88,7 +120,7 @@ class EventStream(Response):
         follower: Follower,
         run_id: str,
         *,
-        view: View,
+        view: LogView,
         heartbeat_s: float,
         closing: asyncio.Event,
         headers: Mapping[str, str],
@@ -137,7 +169,7 @@ class EventStream(Response):
                     await self._write(send, HEARTBEAT)
                     continue
                 last_seq = batch.last_seq
-                if frames := self._view.frames(batch, self._follower.reader, self._run_id):
+                if frames := self._view.frames(batch, self._run_id):
                     await self._write(send, frames)
         await self._write(send, self._view.end(f"{self._run_id}:{last_seq}"))
 

@@ -6,8 +6,10 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from pydantic_core import from_json
 
 from app.api.replies import instant
+from app.core.usage.totals import Totals
 from app.ports.storage import CallRecord, RunRecord
 from app.services.pages import StreamText
 
@@ -23,6 +25,7 @@ def _id(id: UUID | None) -> str | None:
 
 def run_body(run: RunRecord) -> dict[str, Any]:
     """A `Run`."""
+    totals = Totals.of(from_json(run.usage) if run.usage else None)
     return {
         "id": str(run.id),
         "object": "run",
@@ -37,7 +40,8 @@ def run_body(run: RunRecord) -> dict[str, Any]:
         "partial_text": run.partial_text,
         "model": run.model,
         "function_calls": [str(call) for call in run.function_calls],
-        "usage": raw(run.usage),
+        "usage": totals.counts(),
+        "cost": totals.cost(),
         "attempts": run.attempts,
         "fallback_index": run.fallback_index,
         "created_at": instant(run.created_at),

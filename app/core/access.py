@@ -20,7 +20,7 @@ class Scope(StrEnum):
     APPROVE = "approve"
     """Decide calls that wait for a person."""
     ADMIN = "admin"
-    """Change the project's policies, models, tools, webhooks and keys."""
+    """Change the project's policies, models, tools, credentials, webhooks and keys."""
     OPERATOR = "operator"
     """Make projects, and the keys of every project."""
 

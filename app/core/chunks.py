@@ -5,7 +5,11 @@ Not frozen: one of these is made per token, and a frozen dataclass costs twice a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from app.core.opaque import OpaqueBlock
 
 
 @dataclass(slots=True)
@@ -44,11 +48,49 @@ class ToolCallDelta:
 
 
 @dataclass(slots=True)
+class MessageBreak:
+    """Another message of the same answer begins; `run_and_collect` makes one text of them."""
+
+
+@dataclass(slots=True)
+class ToolUse:
+    """The model began to use a tool of its own; nobody here was asked, and nothing is to be run."""
+
+    id: str
+    name: str
+    arguments: Any
+    """JSON, cut to a text where it is long."""
+
+
+@dataclass(slots=True)
+class ToolOutcome:
+    """What came of a tool that the model used by itself."""
+
+    id: str
+    """The same as in its `ToolUse`."""
+    output: Any
+    """JSON, cut to a text where it is long."""
+    is_error: bool
+
+
+@dataclass(slots=True)
 class UsageReport:
-    """Token counts so far; a later report replaces an earlier one."""
+    """Token counts so far; a later report replaces an earlier one.
+
+    Whatever the wire calls them: the first two are whole, the others are parts of them, None where the wire
+    does not say.
+    """
 
     input_tokens: int
+    """All that was read, from the server's cache or not; 0 where the wire does not say."""
     output_tokens: int
+    """All that was made, reasoning included; 0 where the wire does not say."""
+    cached_input_tokens: int | None = None
+    """Of the input: read from the server's cache."""
+    cache_write_tokens: int | None = None
+    """Of the input: written to the server's cache."""
+    reasoning_tokens: int | None = None
+    """Of the output: reasoning."""
 
 
 @dataclass(slots=True)
@@ -56,9 +98,22 @@ class FinishReason:
     """Why the model stopped."""
 
     reason: str | None
-    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known."""
+    """One of stop, length, tool_calls, content_filter, refusal; None when the word is not known.
+
+    `paused`: the provider interrupted itself, and goes on when it is given the answer back.
+    """
     raw: str
     """The provider's own word."""
+
+
+@dataclass(slots=True)
+class OpaqueBlocks:
+    """What the provider must get back of this answer; without blocks, a sign that one is being written.
+
+    Comes when all of the answer has come; places are counted from this answer's beginning.
+    """
+
+    blocks: Sequence[OpaqueBlock] = ()
 
 
 @dataclass(slots=True)
@@ -76,8 +131,12 @@ Chunk = (
     | ReasoningDelta
     | RefusalDelta
     | ToolCallDelta
+    | MessageBreak
+    | ToolUse
+    | ToolOutcome
     | UsageReport
     | FinishReason
+    | OpaqueBlocks
     | EndMark
     | KeepAlive
 )

@@ -99,6 +99,12 @@ class UnknownTool(Invalid):
     code = "unknown_tool"
 
 
+class UnknownCredential(Invalid):
+    """No credential of this name is stored in the project."""
+
+    code = "unknown_credential"
+
+
 class KeyReused(Invalid):
     """An idempotency key came back with another request."""
 
@@ -171,6 +177,43 @@ class AlreadyDecided(Conflict):
     code = "already_decided"
 
 
+class CallNotWaiting(Conflict):
+    """Nobody waits for the result of the call any more."""
+
+    code = "call_not_waiting"
+
+
+class AlreadyAnswered(Conflict):
+    """Another result of the call was there first."""
+
+    code = "already_answered"
+
+
+class CallLeased(Conflict):
+    """Another worker has the call at present."""
+
+    code = "call_leased"
+    retryable = True
+
+
+class ClaimLost(Conflict):
+    """The lease was over, and somebody else has claimed the call since."""
+
+    code = "claim_lost"
+
+
+class ArgumentsDiffer(Conflict):
+    """The call has other arguments than those that the result is said to be for."""
+
+    code = "arguments_differ"
+
+
+class NoSealingKey(Conflict):
+    """A secret is to be stored, and the operator has set no key to seal it with."""
+
+    code = "no_sealing_key"
+
+
 class PreconditionFailed(AppError):
     """The branch has changed since the version named by If-Match."""
 
@@ -212,3 +255,10 @@ class Unavailable(AppError):
     code = "unavailable"
     category = Category.UNAVAILABLE
     retryable = True
+
+
+class CredentialUnreadable(AppError):
+    """A stored secret does not open with the keys that the operator has set."""
+
+    code = "credential_unreadable"
+    category = Category.UNAVAILABLE

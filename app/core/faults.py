@@ -20,6 +20,8 @@ class FaultKind(StrEnum):
     """An error object inside an answer that began well; `status` is set when the object names one."""
     MALFORMED = "malformed"
     """The answer is not what the wire format promises, or breaks a limit of ours."""
+    HELD = "held"
+    """Nothing was asked: the model's limits, which are ours, did not allow it."""
     INTERNAL = "internal"
     """Nothing was asked: no such adapter, a request that this provider cannot take."""
 

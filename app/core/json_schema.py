@@ -8,28 +8,38 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from itertools import islice
+from typing import Any, Generic, NoReturn, TypeVar
 
 import jsonschema_rs
 
 from app.core.errors import FieldError, Invalid
-from app.core.json_schema_paths import SchemaPaths, Unfollowable, size_of
+from app.core.json_schema_drafts import UnknownDraft, in_2020
+from app.core.json_schema_faults import told
+from app.core.json_schema_limits import MAX_BYTES, PATTERNS, TooLarge, check_size, pattern_weight
+from app.core.json_schema_paths import SchemaPaths, Unfollowable, has_empty_name, size_of, where
 from app.core.json_text import NotJson, canonical, pointer
 
-MAX_BYTES = 64 * 1024
-MAX_DEPTH = 64
-MAX_NODES = 5_000
-MAX_ENUM = 1_000
 MAX_PATHS = 100_000
 """By how many ways the parts of a schema may lead to one and the same value."""
 MAX_TOLD = 50_000
 """Paths times values up to which faults are looked for one by one: each path that fails costs 0.1 ms."""
+MAX_VISITS = 5_000_000
+"""Paths times values up to which a value is held against a schema at all: 0.1 µs each."""
+FEW_PATHS = 20
+"""Up to so many paths no value is too large: the text of an answer bounds it."""
 MAX_ERRORS = 20
 MAX_MESSAGE = 300
 """Code points of one error message; the validator quotes whole values."""
 CACHED_SCHEMAS = 256
+CACHED_WEIGHT = 4_000
+"""Of all schemas that are kept: 1 each, what its patterns weigh, and 1 for every `WEIGHED_BYTES` of it."""
+WEIGHED_BYTES = 4_096
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class InvalidSchema(Invalid):
@@ -50,28 +60,46 @@ class SchemaError:
 class JsonSchema:
     """A compiled schema; made by `compile_schema`."""
 
-    __slots__ = ("_validator", "schema")
+    __slots__ = ("__weakref__", "_paths", "_validator", "schema", "weight")
 
-    def __init__(self, schema: Mapping[str, Any], validator: Any) -> None:
+    def __init__(self, schema: Mapping[str, Any], validator: Any, *, paths: int, weight: int) -> None:
+        """`paths` is the most ways to one value, and `weight` what it weighs among those that are kept."""
         self.schema = schema
+        self.weight = weight
         self._validator = validator
+        self._paths = paths
 
     def accepts(self, value: Any) -> bool:
         """Whether the value satisfies the schema."""
-        return bool(self._validator.is_valid(value))
+        return not self._is_too_much(value) and bool(self._validator.is_valid(value))
 
     def check(self, value: Any, limit: int = MAX_ERRORS) -> list[SchemaError]:
         """The first `limit` faults of the value; empty when it is valid."""
+        if self._is_too_much(value):
+            return [SchemaError("", "is too large to be held against a schema with so many alternatives")]
         if self._validator.is_valid(value):
             return []
         if not self._can_tell(value):
             return [SchemaError("", "does not fit, and the schema has too many alternatives to tell where")]
-        found: list[SchemaError] = []
-        for error in self._validator.iter_errors(value):
-            if len(found) == limit:
-                break
-            found.append(SchemaError(pointer(*error.instance_path), _shortened(error.message)))
-        return found
+        found = [
+            (pointer(*error.instance_path), error.message)
+            for error in islice(self._validator.iter_errors(value), limit)
+        ]
+        if has_empty_name(value):
+            found = self._with_empty_names(value, found)
+        return [SchemaError(place, _shortened(message)) for place, message in found]
+
+    def _with_empty_names(self, value: Any, found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The same faults; the validator's paths leave out each step to a member whose name is empty."""
+        places: dict[tuple[str, str], list[str]] = {}
+        for fault in self._validator.evaluate(value).errors():
+            place = fault["instanceLocation"]
+            shown = "".join("/" + step for step in place.split("/") if step)
+            places.setdefault((shown, fault["error"]), []).append(place)
+        return [((places.get(fault) or [fault[0]]).pop(0), fault[1]) for fault in found]
+
+    def _is_too_much(self, value: Any) -> bool:
+        return self._paths > FEW_PATHS and size_of(value)[1] * self._paths > MAX_VISITS
 
     def _can_tell(self, value: Any) -> bool:
         """Whether the faults can be listed: those of every alternative are, at every level."""
@@ -82,26 +110,54 @@ class JsonSchema:
             return False
 
 
-_cache: OrderedDict[bytes, JsonSchema] = OrderedDict()
+class _Kept(Generic[K, V]):
+    """The last used ones, bounded by their number and by the weight of their schemas."""
+
+    def __init__(self, schema_of: Callable[[V], JsonSchema]) -> None:
+        self._schema_of = schema_of
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._weight = 0
+
+    def get(self, key: K) -> V | None:
+        found = self._kept.get(key)
+        if found is not None:
+            self._kept.move_to_end(key)
+        return found
+
+    def put(self, key: K, made: V) -> None:
+        if (former := self._kept.pop(key, None)) is not None:
+            self._weight -= self._schema_of(former).weight
+        self._kept[key] = made
+        self._weight += self._schema_of(made).weight
+        while len(self._kept) > CACHED_SCHEMAS or (self._weight > CACHED_WEIGHT and len(self._kept) > 1):
+            self._weight -= self._schema_of(self._kept.popitem(last=False)[1]).weight
+
+
+_by_digest: _Kept[bytes, JsonSchema] = _Kept(lambda made: made)
 
 
 def compile_schema(schema: Any, *, at: str = "") -> JsonSchema:
-    """Compile a schema; the same one is compiled once. Raises `InvalidSchema` with pointers below `at`."""
-    text = _checked_text(schema, at)
+    """Compile a schema; the same one is compiled once. Raises `InvalidSchema` with pointers below `at`.
+
+    One that says in `$schema` that it is of an older draft means what it means there.
+    """
+    text = _text_of(schema, at)
     key = hashlib.blake2b(text, digest_size=16).digest()
-    if (known := _cache.get(key)) is not None:
-        _cache.move_to_end(key)
+    if (known := _by_digest.get(key)) is not None:
         return known
-    _check_paths(schema, at)
-    made = JsonSchema(schema, _build(dict(schema), at))
-    _cache[key] = made
-    if len(_cache) > CACHED_SCHEMAS:
-        _cache.popitem(last=False)
+    made = _compiled(schema, at, len(text))
+    _by_digest.put(key, made)
     return made
 
 
-_known: OrderedDict[int, tuple[Mapping[str, Any], JsonSchema]] = OrderedDict()
-"""By identity; each entry keeps its mapping alive, so that no other one can have the same."""
+def current_schema(schema: Any, *, at: str = "") -> Mapping[str, Any]:
+    """A schema of any draft as it is written in 2020-12, in its own order; checked as by `compile_schema`."""
+    compile_schema(schema, at=at)
+    return in_2020(schema)
+
+
+_by_identity: _Kept[int, tuple[Mapping[str, Any], JsonSchema]] = _Kept(lambda held: held[1])
+"""Each entry keeps its mapping alive, so that no other one can have the same identity."""
 
 
 def compiled_once(schema: Mapping[str, Any], *, at: str = "") -> JsonSchema:
@@ -109,85 +165,79 @@ def compiled_once(schema: Mapping[str, Any], *, at: str = "") -> JsonSchema:
 
     A tool's schema is compared with the arguments of every call.
     """
-    held = _known.get(id(schema))
+    held = _by_identity.get(id(schema))
     if held is not None and held[0] is schema:
         return held[1]
     made = compile_schema(schema, at=at)
-    _known[id(schema)] = schema, made
-    if len(_known) > CACHED_SCHEMAS:
-        _known.popitem(last=False)
+    _by_identity.put(id(schema), (schema, made))
     return made
 
 
-def _checked_text(schema: Any, at: str) -> bytes:
+def _text_of(schema: Any, at: str) -> bytes:
     if isinstance(schema, bool):
         meaning = "accepts everything" if schema else "accepts nothing"
         raise _refusal(at, f"a schema that {meaning} is not taken here; write an object")
     if not isinstance(schema, Mapping):
         raise _refusal(at, "a JSON Schema is an object")
-    _check_size(schema, at)
     try:
         text = canonical(schema)
     except NotJson as error:
+        _check_size(schema, at)  # What is too deep cannot be written either.
         raise _refusal(at, error.message) from None
     if len(text) > MAX_BYTES:
         raise _refusal(at, f"the schema has {len(text)} bytes, more than {MAX_BYTES}")
     return text
 
 
+def _compiled(schema: Mapping[str, Any], at: str, size: int) -> JsonSchema:
+    weight = 1 + _check_size(schema, at) + size // WEIGHED_BYTES
+    try:
+        current = dict(in_2020(schema))
+    except UnknownDraft as error:
+        raise _refusal(at + "/$schema", str(error)) from None
+    paths = _paths_of(current, at)
+    return JsonSchema(current, _build(current, at), paths=paths, weight=weight)
+
+
+def _check_size(schema: Any, at: str) -> int:
+    """What its patterns weigh."""
+    try:
+        check_size(schema)
+        return pattern_weight(schema)
+    except TooLarge as error:
+        raise _refusal(at + error.where, str(error)) from None
+
+
+def _paths_of(schema: Mapping[str, Any], at: str) -> int:
+    try:
+        counted = SchemaPaths(schema, MAX_PATHS)
+        paths = counted.through()
+        counted.check_definitions()
+    except Unfollowable as error:
+        place = at + where(schema, error.word, error.value)
+        raise _refusal(place, _shortened(str(error))) from None
+    except RecursionError:
+        raise _refusal(at, "its references form too long a chain") from None
+    if paths > MAX_PATHS:
+        raise _refusal(at, f"its parts lead to one value by more than {MAX_PATHS} ways")
+    return paths
+
+
 def _build(schema: dict[str, Any], at: str) -> Any:
     try:
         return jsonschema_rs.Draft202012Validator(
-            schema, retriever=_refuse_to_fetch, pattern_options=jsonschema_rs.RegexOptions()
+            schema, retriever=_refuse_to_fetch, pattern_options=PATTERNS
         )
     except jsonschema_rs.ValidationError as error:
-        raise _refusal(at + pointer(*error.instance_path), _shortened(error.message)) from None
+        path = list(error.instance_path)
+        message = told(path, error.instance, error.message)
+        raise _refusal(at + pointer(*path), _shortened(message)) from None
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         raise _refusal(at, _shortened(str(error))) from None
 
 
 def _refuse_to_fetch(uri: str) -> NoReturn:
     raise ValueError("schemas are never fetched; put the definition under $defs")
-
-
-def _check_size(schema: Any, at: str) -> None:
-    """Bound depth, nodes and enums, level by level, so that no schema can exhaust the stack."""
-    nodes = 0
-    level: list[tuple[Any, str]] = [(schema, at)]
-    for _ in range(MAX_DEPTH):
-        below: list[tuple[Any, str]] = []
-        for node, where in level:
-            nodes += len(node)
-            if isinstance(node, Mapping):
-                choices = node.get("enum")
-                if isinstance(choices, list) and len(choices) > MAX_ENUM:
-                    raise _refusal(where + "/enum", f"an enum has more than {MAX_ENUM} values")
-            below += [(child, where + pointer(key)) for key, child in _members(node) if _is_container(child)]
-        if nodes > MAX_NODES:
-            raise _refusal(at, f"the schema has more than {MAX_NODES} members")
-        if not below:
-            return
-        level = below
-    raise _refusal(level[0][1], f"the schema is nested more than {MAX_DEPTH} levels deep")
-
-
-def _check_paths(schema: Mapping[str, Any], at: str) -> None:
-    try:
-        paths = SchemaPaths(schema, MAX_PATHS).through()
-    except Unfollowable as error:
-        raise _refusal(at, _shortened(str(error))) from None
-    except RecursionError:
-        raise _refusal(at, "its references form too long a chain") from None
-    if paths > MAX_PATHS:
-        raise _refusal(at, f"its parts lead to one value by more than {MAX_PATHS} ways")
-
-
-def _members(node: Any) -> Iterator[tuple[str | int, Any]]:
-    return iter(node.items()) if isinstance(node, Mapping) else iter(enumerate(node))
-
-
-def _is_container(node: Any) -> bool:
-    return isinstance(node, Mapping | list)
 
 
 def _shortened(message: str) -> str:

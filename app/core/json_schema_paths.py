@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from app.core.json_text import pointer
+
 UNBOUNDED_DEPTH = -1
 """Follow every reference once, instead of as often as a value of some depth would."""
 
@@ -20,6 +22,12 @@ _INSIDE_ONE = ("items", "additionalProperties", "unevaluatedItems", "unevaluated
 
 class Unfollowable(Exception):
     """A reference whose target cannot be known from the schema alone."""
+
+    def __init__(self, word: str, value: Any, message: str) -> None:
+        """`word` is the keyword that has the value."""
+        super().__init__(message)
+        self.word = word
+        self.value = value
 
 
 class SchemaPaths:
@@ -38,6 +46,13 @@ class SchemaPaths:
         """
         return self._of(self._root, depth)
 
+    def check_definitions(self) -> None:
+        """Raise `Unfollowable` for a reference in a definition, used or not."""
+        for word in ("$defs", "definitions"):
+            parts = self._root.get(word)
+            for part in parts.values() if isinstance(parts, Mapping) else ():
+                self._of(part, UNBOUNDED_DEPTH)
+
     def _of(self, schema: Any, depth: int) -> int:
         if not isinstance(schema, Mapping) or depth == 0:
             return 1
@@ -45,7 +60,8 @@ class SchemaPaths:
         known = self._known.get(key)
         if known is None:
             if "$id" in schema and schema is not self._root:
-                raise Unfollowable("an `$id` below the root changes what references mean; leave it out")
+                words = "an `$id` below the root changes what references mean; leave it out"
+                raise Unfollowable("$id", schema["$id"], words)
             self._known[key] = 0  # A circle within one value adds nothing: validators cut it.
             here = sum(self._of(part, depth) for part in self._in_place(schema))
             known = min(max(here + self._inside(schema, depth), 1), self._cap + 1)
@@ -81,15 +97,17 @@ class SchemaPaths:
         for word in ("$ref", "$dynamicRef"):
             reference = schema.get(word)
             if isinstance(reference, str):
-                yield self._target(reference)
+                yield self.target(reference, word)
 
-    def _target(self, reference: str) -> Any:
+    def target(self, reference: str, word: str = "$ref") -> Any:
+        """The schema to which a reference leads. Raises `Unfollowable`, in which `word` is what has it."""
         if not reference.startswith("#"):
-            raise Unfollowable(f"{reference!r}: schemas are never fetched; refer to a part of this one")
+            words = f"{reference!r}: schemas are never fetched; refer to a part of this one"
+            raise Unfollowable(word, reference, words)
         fragment = unquote(reference[1:])
         node = self._at(fragment) if fragment[:1] in ("", "/") else self._anchored(fragment)
         if not isinstance(node, Mapping | bool):
-            raise Unfollowable(f"{reference!r} leads to no schema")
+            raise Unfollowable(word, reference, f"{reference!r} leads to no schema")
         return node
 
     def _at(self, path: str) -> Any:
@@ -119,6 +137,34 @@ def _parts(node: Any) -> Iterator[Any]:
         yield from node.values()
     elif isinstance(node, list):
         yield from node
+
+
+def where(schema: Any, word: str, value: Any) -> str:
+    """A pointer to where a keyword has this value; "" where it nowhere has."""
+    level: list[tuple[Any, str]] = [(schema, "")]
+    while level:
+        for node, at in level:
+            if isinstance(node, Mapping) and node.get(word) == value:
+                return at + pointer(word)
+        level = [(part, at + pointer(name)) for node, at in level for name, part in _named_parts(node)]
+    return ""
+
+
+def _named_parts(node: Any) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(node, Mapping):
+        yield from node.items()
+    elif isinstance(node, list):
+        yield from enumerate(node)
+
+
+def has_empty_name(value: Any) -> bool:
+    """Whether a member is called "" anywhere in a JSON value."""
+    level = [value]
+    while level:
+        if any(isinstance(node, Mapping) and "" in node for node in level):
+            return True
+        level = [part for node in level for part in _parts(node)]
+    return False
 
 
 def size_of(value: Any) -> tuple[int, int]:

@@ -38,9 +38,20 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 class NotJson(ValueError):
     """The text is no JSON that we take."""
 
-    def __init__(self, message: str, *, offset: int | None = None, pointer: str | None = None) -> None:
-        """`offset` counts bytes of the UTF-8 text from 0; `pointer` is an RFC 6901 pointer."""
+    def __init__(
+        self,
+        message: str,
+        *,
+        offset: int | None = None,
+        pointer: str | None = None,
+        too_deep: bool = False,
+    ) -> None:
+        """`offset` counts bytes of the UTF-8 text from 0; `pointer` is an RFC 6901 pointer.
+
+        `too_deep` says that it may well be JSON, and only has too many levels.
+        """
         super().__init__(message)
+        self.too_deep = too_deep
         self.message = message
         self.offset = offset
         self.pointer = pointer
@@ -166,7 +177,8 @@ def _parse(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise NotJson(_words(error), offset=len(error.doc[: error.pos].encode())) from None
+        offset = len(error.doc[: error.pos].encode())
+        raise NotJson(_words(error), offset=offset, too_deep="depth limit" in error.msg) from None
 
 
 def _parse_exactly(raw: bytes, *, unique_keys: bool = False) -> Any:
@@ -178,7 +190,7 @@ def _parse_exactly(raw: bytes, *, unique_keys: bool = False) -> Any:
             object_pairs_hook=_unique if unique_keys else None,
         )
     except RecursionError:
-        raise NotJson("nested too deeply") from None
+        raise NotJson("nested too deeply", too_deep=True) from None
     except json.JSONDecodeError as error:
         raise NotJson(_words(error), offset=len(error.doc[: error.pos].encode())) from None
     except UnicodeDecodeError as error:
@@ -229,7 +241,8 @@ def _count_keys(value: Any, max_depth: int) -> int:
     while level:
         depth += 1
         if depth > max_depth:
-            raise NotJson(f"nested more than {max_depth} levels deep", pointer=_deep(value, max_depth))
+            words = f"nested more than {max_depth} levels deep"
+            raise NotJson(words, pointer=_deep(value, max_depth), too_deep=True)
         below: list[Any] = []
         for container in level:
             if type(container) is dict:

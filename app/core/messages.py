@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
+from app.core.opaque import Opaque
+
 
 class MessageKind(StrEnum):
     """What a message is."""
@@ -124,15 +126,20 @@ class AssistantContent:
     """The validated value, when one was asked for."""
     reasoning: str | None = None
     tool_calls: Sequence[ModelToolCall] = ()
+    opaque: Opaque | None = None
+    """What the provider wants back exactly as it came; left out when there is none."""
 
     def wire(self) -> dict[str, Any]:
         """The stored and sent form."""
-        return {
+        out = {
             "text": self.text,
             "value": self.value,
             "reasoning": self.reasoning,
             "tool_calls": [call.wire() for call in self.tool_calls],
         }
+        if self.opaque is not None:
+            out["opaque"] = self.opaque.wire()
+        return out
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
@@ -143,6 +150,7 @@ class AssistantContent:
             value=content.get("value"),
             reasoning=content.get("reasoning"),
             tool_calls=tuple(ModelToolCall(c["id"], c["name"], c["arguments"]) for c in calls),
+            opaque=Opaque.of(content["opaque"]) if "opaque" in content else None,
         )
 
 

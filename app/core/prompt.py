@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from app.core.opaque import Opaque, OpaqueBlock
+
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -32,6 +34,8 @@ class PromptMessage:
     """URLs or data URLs; only on `user`."""
     image_detail: str = "auto"
     """How closely they are to be looked at: auto, low or high."""
+    opaque: Opaque | None = None
+    """Only on `assistant`: what its provider wants back, if the message is as that provider wrote it."""
     _rendered: tuple[Callable[[PromptMessage], bytes], bytes] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -43,6 +47,13 @@ class PromptMessage:
             held = render, render(self)
             object.__setattr__(self, "_rendered", held)
         return held[1]
+
+    def opaque_for(self, provider: str, model: str) -> Sequence[OpaqueBlock]:
+        """The blocks to be given back to that model; none to another one."""
+        held = self.opaque
+        if held is None or (held.provider, held.model) != (provider, model):
+            return ()
+        return held.blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from uuid import UUID
 
 SECRET_PREFIX: Final = "whsec_"
 SECRET_BYTES: Final = 32
+LEAST_SECRET_BYTES: Final = 24
+"""A shorter secret is refused where others choose it."""
 
 PAUSES_S: Final = (5.0, 30.0, 120.0, 900.0, 3_600.0, 21_600.0, 86_400.0, 86_400.0)
 """How long to wait after each failed try of a post, in seconds; after one try more it is given up."""
@@ -100,6 +102,17 @@ def secret_of(random: bytes) -> str:
     return SECRET_PREFIX + base64.b64encode(random).decode()
 
 
+def is_secret(text: str) -> bool:
+    """Whether a text is a secret that can be signed with; the prefix may be left out."""
+    try:
+        return len(_key(text)) >= LEAST_SECRET_BYTES
+    except ValueError:
+        return False
+
+
 def _signature(secret: str, signed: bytes) -> str:
-    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
-    return base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    return base64.b64encode(hmac.digest(_key(secret), signed, hashlib.sha256)).decode()
+
+
+def _key(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)

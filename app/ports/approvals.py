@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from app.ports.catalog import Once, Page, Slice
-from app.ports.storage import ApprovalRecord
+from app.ports.waiting import ApprovalRecord
 
 Verb = Literal["approve", "deny", "edit"]
 

@@ -287,8 +287,15 @@ class ModelSpec:
     model: str
     base_url: str | None = None
     api_key_env: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The provider's own; the values of their `headers` may be secrets."""
     lifecycle: Mapping[str, Any] | None = None
+    limits: Mapping[str, Any] | None = None
+    """`core.limits.options.ModelLimits` as JSON."""
+    credential: str | None = None
+    """The credential with its key, in place of `api_key_env`."""
+    price: Mapping[str, Any] | None = None
+    """`Price.wire` of what was said of it; None where the table of prices is to say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,10 +321,10 @@ class Models(Protocol):
     async def create(
         self, project_id: UUID, spec: ModelSpec, *, by: UUID | None, once: Once | None = None
     ) -> StoredModel:
-        """Store a model. Raises Conflict for a name in use, AnsweredBefore, KeyReused."""
+        """Store a model. Raises Conflict for a name in use, NoSealingKey, AnsweredBefore, KeyReused."""
 
     async def put(self, project_id: UUID, spec: ModelSpec, *, by: UUID | None) -> tuple[StoredModel, bool]:
-        """Store or replace a model; whether it is new."""
+        """Store or replace a model; whether it is new. Raises NoSealingKey."""
 
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
         """Remove a model. Raises NotFound."""

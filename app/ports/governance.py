@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import UUID
 
 from app.core.governance.decision import Effect
+from app.core.governance.remote import Remote
 
 
 class GateFailed(Exception):
@@ -24,5 +26,8 @@ class GateAnswer:
 class GateClient(Protocol):
     """Asks gates."""
 
-    async def ask(self, url: str, question: Mapping[str, Any], *, timeout_ms: int) -> GateAnswer:
-        """The gate's answer to a question made of JSON types. Raises `GateFailed`, also when it is late."""
+    async def ask(self, gate: Remote, question: Mapping[str, Any], *, project_id: UUID) -> GateAnswer:
+        """The gate's answer to a question made of JSON types. Raises `GateFailed`, also when it is late.
+
+        A question that is to be signed, and cannot be, is not asked.
+        """

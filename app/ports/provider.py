@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
+from uuid import UUID
 
 from app.core.chunks import Chunk
+from app.core.limits.options import ModelLimits
+from app.core.opaque import PausedTurn
 from app.core.prompt import Prompt
+from app.core.usage.prices import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +27,15 @@ class ModelEndpoint:
     """The name on the wire."""
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The provider's own options, checked by `Provider.check` when the model was stored."""
+    id: UUID | None = None
+    """Which registered model it is; None for the operator's, whose names are their own."""
+    limits: ModelLimits | None = None
+    trusted: bool = False
+    """Whether its address is the operator's own choice, and so may be a private one."""
+    price: Price | None = None
+    """What its tokens cost; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +52,22 @@ class Opening:
     """Text that the answer should go on from."""
     continue_prompt: str | None = None
     """What the model is told after that text; None is the provider's own way."""
+    paused: PausedTurn | None = None
+    """What the provider had said when it interrupted itself, with `paused` as its reason to stop."""
+
+
+LATE: Final = "late"
+"""The message with which a stream is cancelled whose answer has kept a limit waiting, and"""
+HASTY: Final = "hasty"
+"""where the limit was so short that it says as much of whoever set it."""
+
+
+@runtime_checkable
+class Held(Protocol):
+    """A model stream that has to be let in before it is entered."""
+
+    async def admitted(self) -> None:
+        """Wait for its turn; whoever has waited enters it. Raises `ProviderError`."""
 
 
 class Provider(Protocol):
@@ -74,3 +101,5 @@ class Capabilities:
     response_schema: bool = True
     project_schema: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
     """What the endpoint can safely be asked to enforce of a schema, None of it where that is nothing."""
+    collects: bool = False
+    """Whether an answer may take several messages, with the model's own work between them."""

@@ -11,6 +11,8 @@ from uuid import UUID
 from app.core.governance.governance import StoredGovernance
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
+from app.ports.attempts import NewAttempt
+from app.ports.waiting import NewApproval, NewClientCall, WaitClosed, WaitStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,29 +152,7 @@ class CallStart:
     started_at: datetime
 
 
-@dataclass(slots=True)
-class NewApproval:
-    """A question to a person: whether a `pending` call may run."""
-
-    id: UUID
-    function_call_id: UUID
-    function: str
-    arguments: str
-    arguments_digest: str
-    asked_by: str
-    reason: str | None
-    expires_at: datetime
-
-
-@dataclass(slots=True)
-class ApprovalClosed:
-    """Nobody is asked any more: the call of a pending approval ends otherwise."""
-
-    function_call_id: UUID
-    at: datetime
-
-
-Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | ApprovalClosed
+Row = NewMessage | NewCall | CallEnd | CallStart | NewApproval | NewClientCall | WaitClosed | NewAttempt
 
 
 @dataclass(slots=True)
@@ -279,28 +259,6 @@ class OpenCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRecord:
-    """A row of `approvals`. JSON payloads are JSON text."""
-
-    id: UUID
-    run_id: UUID
-    function_call_id: UUID
-    function: str
-    arguments: str
-    arguments_digest: str
-    asked_by: str
-    reason: str | None
-    status: str
-    edited: str | None
-    edited_digest: str | None
-    comment: str | None
-    decided_by: UUID | None
-    decided_at: datetime | None
-    created_at: datetime
-    expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class CallRecord:
     """A row of `function_calls`. JSON payloads are JSON text."""
 
@@ -331,7 +289,7 @@ class CallRecord:
     """Whether the response is the beginning of a longer one; told only where a run is taken up again."""
 
 
-class RunStore(Protocol):
+class RunStore(WaitStore, Protocol):
     """Runs and all that is written for them."""
 
     async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
@@ -386,9 +344,6 @@ class RunStore(Protocol):
 
     async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
         """All function calls of a run, in order."""
-
-    async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
-        """The run's approvals, those whose time is over marked as expired: no decision comes after that."""
 
     async def request_cancel(
         self, project_id: UUID, run_id: UUID, *, at: datetime, cancelled: EventEntry

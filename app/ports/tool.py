@@ -29,6 +29,10 @@ class ToolSpec:
     """What the kind needs to call it; there may be secrets in it."""
     prepares: bool = False
     """Whether its runner may change the arguments before the call."""
+    origin: Mapping[str, str] | None = None
+    """The `server` that it is of, and what that calls the `tool`."""
+    version: str | None = None
+    """A digest of what it is, where it may become something else though nobody registers it anew."""
 
 
 @dataclass(frozen=True, slots=True)

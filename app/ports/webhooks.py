@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -75,7 +75,10 @@ class WebhookEndpoints(Protocol):
     async def create(
         self, project_id: UUID, new: NewEndpoint, secret: str, *, by: UUID | None, once: Once | None = None
     ) -> Endpoint:
-        """Store an endpoint. Raises Conflict when the project has too many, AnsweredBefore, KeyReused."""
+        """Store an endpoint.
+
+        Raises Conflict when the project has too many, NoSealingKey, AnsweredBefore, KeyReused.
+        """
 
     async def page(self, project_id: UUID, part: Slice) -> Page[Endpoint]:
         """Endpoints by id, so by age."""
@@ -91,7 +94,10 @@ class WebhookEndpoints(Protocol):
     async def rotate(
         self, project_id: UUID, endpoint_id: UUID, secret: str, *, by: UUID | None, once: Once | None = None
     ) -> Endpoint:
-        """Give it a new secret; the old one counts for a day more. Raises AnsweredBefore, KeyReused."""
+        """Give it a new secret; the old one counts for a day more.
+
+        Raises NoSealingKey, AnsweredBefore, KeyReused.
+        """
 
     async def delete(self, project_id: UUID, endpoint_id: UUID, *, by: UUID | None) -> None:
         """Remove the endpoint with its deliveries."""
@@ -131,7 +137,8 @@ class Due:
     posts: int
     failures: int
     url: str
-    secrets: Sequence[str]
+    secrets: Sequence[str] = field(repr=False)
+    """Empty when none of them can be opened: nothing is posted without a signature."""
     callbacks: Sequence[str] | None
     event_types: Sequence[str]
     age_s: float

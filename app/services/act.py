@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import structlog
@@ -20,14 +20,16 @@ from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import OpenCall
 from app.ports.tool import ToolRunner, ToolSpec
+from app.ports.waiting import Waits, WaitStore
 from app.services.attempts import Attempts, Means
-from app.services.calls import Call, CallRecords
-from app.services.earlier import Earlier, failure_of, taken_up
+from app.services.calls import Call, CallRecords, is_another
+from app.services.earlier import Earlier, bring, client_calls_of, left_open, taken_up
 from app.services.execution import Execution
 from app.services.oversight import FREE, Oversight, outcome_of, outcome_of_approval
 
 MAX_CONCURRENT: Final = 32
 """Calls of one batch that run at the same time, unless the caller wants fewer."""
+TOOL_CHANGED: Final = "TOOL_CHANGED"
 PREVIEW: Final = 50
 """Characters of its arguments that are logged of a call, if the caller wants that."""
 
@@ -72,11 +74,15 @@ class ToolsFailed(Exception):
 
 
 class CallsWait(Exception):
-    """Nothing more can be done until a person has decided; everything is recorded."""
+    """Nothing more can be done until a person has decided, or a client has brought a result; everything is
+    recorded.
+    """
 
-    def __init__(self, until: datetime) -> None:
-        super().__init__(f"until {until.isoformat()}")
-        self.until = until
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self.until = min(call.waits_until for call in calls if call.waits_until is not None)
+        asked = any(call.transaction.phase is Phase.WAITING for call in calls)
+        self.reason = "approval" if asked else "client_result"
+        super().__init__(f"until {self.until.isoformat()}")
 
 
 class Acting:
@@ -90,17 +96,20 @@ class Acting:
         *,
         timeout_s: float,
         approval_s: float,
+        client_s: float,
+        waits: WaitStore,
     ) -> None:
         """`runners` by kind of tool; `timeout_s` is the longest that one attempt at a call may take,
-        `approval_s` how long a person has time to decide.
+        `approval_s` how long a person has time to decide, `client_s` how long a client has for a result.
         """
-        self.means = Means(runners, clock, ids, timeout_s, timedelta(seconds=approval_s))
+        approval = timedelta(seconds=approval_s)
+        self.means = Means(runners, clock, ids, timeout_s, approval, client_s, waits)
 
     async def carry_out(self, execution: Execution, proposals: Proposals, how: Batch) -> list[dict[str, Any]]:
         """One result for each call, in input order.
 
         Raises ToolsFailed for a failure when errors are not suppressed; siblings are cancelled, and recorded.
-        Raises CallsWait when everything else is done and a person has to decide.
+        Raises CallsWait when everything else is done, and a person or a client is waited for.
         """
         return await self.batch(execution, proposals, how).carry_out()
 
@@ -108,28 +117,20 @@ class Acting:
         """The calls, to be carried out step by step."""
         return ActionBatch(self.means, execution, proposals, how)
 
-    def abandon(self, execution: Execution, calls: Sequence[OpenCall]) -> None:
-        """Append the end of calls whose process was lost: what they did is unknown."""
+    def abandon(self, execution: Execution, calls: Sequence[OpenCall], waits: Waits) -> None:
+        """Append the end of calls whose process was lost: what they did is unknown.
+
+        Of those that a client had, the result counts that it brought; nothing else is to come.
+        """
         records = CallRecords(execution, 0, self.means.clock, self.means.ids)
+        handed_over = client_calls_of(waits)
         for lost in calls:
-            action = ActionCall(
-                lost.function,
-                None,
-                None if lost.arguments is None else from_json(lost.arguments),
-                provider_call_id=lost.provider_call_id,
-            )
-            if lost.error is not None:
-                transaction = ActionTransaction.left_off(action, lost.call_id, failure_of(lost.error))
-            elif lost.status == "pending":
-                transaction = ActionTransaction.waiting(action, lost.call_id)
-                transaction.advance(Cancelled())
-            else:
-                transaction = ActionTransaction.interrupted(action, lost.call_id)
-            call = Call(transaction, lost.id, lost.action_request_id, None, 0)
+            call = left_open(lost, handed_over.get(lost.id))
             if lost.error is not None:
                 records.closed(call)
                 continue
-            if lost.status == "pending":
+            if call.transaction.verdict is None:
+                call.transaction.cancel()
                 records.given_up(call)
             records.ended(call)
 
@@ -184,7 +185,7 @@ class ActionBatch:
             self._propose(call)
             await self._attempts.to_the_end(call)
             if call.waits_until is not None:
-                self._wait_for([call])
+                await self._wait_for([call])
             assert call.result is not None
             results.append(call.result)
             if self._ends_the_request(call.result):
@@ -204,19 +205,32 @@ class ActionBatch:
         failed = await self._run_all([call for call in calls if call.runs])
         waiting = [call for call in calls if call.waits_until is not None]
         if failed is not None:
-            for call in waiting:
-                self._cancel(call)
+            await self._stop_waiting(waiting)
             raise ToolsFailed(failed)
-        self._wait_for(waiting)
+        await self._wait_for(waiting)
         return [call.result for call in calls if call.result is not None]
 
-    def _wait_for(self, calls: Sequence[Call]) -> None:
+    async def _wait_for(self, calls: Sequence[Call]) -> None:
         """Leave the run to wait, if it has to. Raises CallsWait, unless the run was stopped meanwhile."""
         if self._execution.stop.source is not None:
-            for call in calls:
-                self._cancel(call)
+            await self._stop_waiting(calls)
         elif calls:
-            raise CallsWait(min(call.waits_until for call in calls if call.waits_until is not None))
+            raise CallsWait(calls)
+
+    async def _stop_waiting(self, calls: Sequence[Call]) -> None:
+        """End what waits; a result that a client has brought by now is kept."""
+        handed_over = [call for call in calls if call.transaction.phase is Phase.HANDED_OVER]
+        if handed_over:
+            await self._execution.log.committed()  # what is not stored yet could still be answered
+            run = self._execution.run
+            waits = await self._means.waits.settled_waits(run.id, run.epoch, close=True)
+            found = client_calls_of(waits)
+            for call in handed_over:
+                if bring(call, found.get(call.row_id)):
+                    await self._attempts.record(call)
+        for call in calls:
+            if call.result is None:
+                self._cancel(call)
 
     async def _run_all(self, calls: Sequence[Call]) -> dict[str, Any] | None:
         """The first result that ends the request, if one does; no call is on its way after that."""
@@ -239,7 +253,8 @@ class ActionBatch:
             raise
         return failed
 
-    async def _in_turn(self, call: Call, room: asyncio.Semaphore) -> dict[str, Any]:
+    async def _in_turn(self, call: Call, room: asyncio.Semaphore) -> dict[str, Any] | None:
+        """Its result; None for a call that a client has now."""
         try:
             async with room:
                 await self._attempts.to_the_end(call)
@@ -247,12 +262,13 @@ class ActionBatch:
             # Cancelled while it waited for its turn, or by a sibling's failure: that is its end.
             if call.result is None:
                 self._cancel(call)
-        assert call.result is not None
         return call.result
 
-    def _ends_the_request(self, result: Mapping[str, Any]) -> bool:
-        if self._how.suppress_errors or self._how.keep_failures:
+    def _ends_the_request(self, result: Mapping[str, Any] | None) -> bool:
+        if result is None or self._how.suppress_errors or self._how.keep_failures:
             return False
+        if result["status"] == CallStatus.CANCELLED and self._execution.stop.source is not None:
+            return False  # the whole run was stopped, and ends as that
         # What somebody did not allow is a value, whatever the caller says of failures.
         return result["error"] is not None and result["status"] != CallStatus.SKIPPED
 
@@ -262,7 +278,8 @@ class ActionBatch:
         """The call with its tool, as far as it got before the run waited."""
         proposals, ids = self._proposals, self._means.ids
         if (row := proposals.earlier.row(index)) is not None:
-            return taken_up(row, proposals.tools.get(row.function))
+            handed_over = proposals.earlier.client_call(row.id) is not None
+            return taken_up(row, proposals.tools.get(row.function), handed_over=handed_over)
         checked = find_tool(proposals.calls[index], proposals.offered)
         spec = proposals.tools.get(checked.function)
         if checked.error is None and spec is not None:
@@ -309,6 +326,9 @@ class ActionBatch:
     async def _take_up(self, call: Call) -> None:
         """What was decided while the run waited, for a call that is stored already."""
         transaction = call.transaction
+        if transaction.phase is Phase.HANDED_OVER:
+            bring(call, self._proposals.earlier.client_call(call.row_id))
+            return
         if transaction.phase is not Phase.WAITING or self._proposals.earlier.row(call.index) is None:
             return
         approval = self._proposals.earlier.approval(call.row_id)
@@ -359,6 +379,10 @@ class ActionBatch:
     def _check_again(self, call: Call) -> None:
         """The tool, or the arguments, may have become others while the call waited."""
         transaction, spec = call.transaction, call.spec
+        row = self._proposals.earlier.row(call.index)
+        if row is not None and spec is not None and is_another(row, spec):
+            transaction.refuse(TOOL_CHANGED, "its server has made it another tool while the call waited")
+            return
         checked = find_tool(transaction.call, self._proposals.offered)
         if checked.error is None and spec is not None:
             checked = check_arguments(checked, spec.parameters, strict=spec.strict)

@@ -60,7 +60,7 @@ class ActPlanner:
             except ToolsFailed as failure:
                 execution.finish("failed", error=failure.error())
             except CallsWait as wait:
-                execution.wait("{}", wait.until)
+                execution.wait("{}", wait.until, wait.reason)
             else:
                 finish_acted(execution, dumps(results).decode())
 

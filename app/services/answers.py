@@ -10,8 +10,10 @@ from uuid import UUID
 from app.core.json_text import dumps, storable
 from app.core.lifecycle.machine import StreamMachine
 from app.core.messages import AssistantContent, InstructionContent, ModelToolCall
+from app.core.opaque import Opaque
 from app.core.operate.asking import Asking, ask_for
 from app.core.operate.history import History
+from app.core.operate.middle import choose_middle
 from app.core.operate.params import OperateParams
 from app.core.operate.progression import progression_of
 from app.core.operate.read_output import Reading, check_output, parse_output, reading_events
@@ -29,6 +31,9 @@ def asking_of(
     """How this endpoint is asked for what the parameters want."""
     takes = provider.capabilities(endpoint)
     asking = ask_for(params, tools, takes_tools=takes.tools, takes_schema=takes.response_schema)
+    if takes.collects or params.middle is not None:
+        middle = choose_middle(params.middle, model=endpoint.name, collects=takes.collects)
+        asking = replace(asking, middle=middle)
     if asking.native_schema is None or takes.project_schema is None:
         return asking
     fitted = takes.project_schema(asking.native_schema)
@@ -58,10 +63,11 @@ def said(
     branch_id: UUID | None,
     params: OperateParams,
     machine: StreamMachine,
+    by: ModelEndpoint,
     value: Any,
     provided: Mapping[str, Any],
 ) -> tuple[NewMessage, NewMessage]:
-    """The instruction and its answer for the conversation; `value` is what the answer was read as."""
+    """The instruction and the answer of `by` for the conversation; `value` is what it was read as."""
     instruction = InstructionContent(
         params.instruction,
         params.guidance,
@@ -77,6 +83,7 @@ def said(
         value=value,
         reasoning=storable(machine.reasoning) or None,
         tool_calls=[ModelToolCall(c.id, c.name, c.arguments) for c in machine.tool_calls],
+        opaque=Opaque(by.provider, by.model, machine.opaque) if machine.opaque else None,
     )
     speaker = params.sender or "user"
     listener = params.recipient or str(branch_id)

@@ -17,8 +17,8 @@ from app.ports.ambient import Clock
 from app.ports.approvals import Approvals as Store
 from app.ports.approvals import Ruling, Verb
 from app.ports.catalog import Once, Page, Slice
-from app.ports.storage import ApprovalRecord
 from app.ports.tool import ToolCatalog
+from app.ports.waiting import ApprovalRecord
 
 
 class Approvals:

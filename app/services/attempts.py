@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall
-from app.core.action.table import Escalated, Outcome, Passed, Phase
+from app.core.action.table import Escalated, HandedOver, Outcome, Passed, Phase
 from app.core.action.verdict import Cancelled, Denied, Failed, Succeeded
+from app.core.client_tool import CLIENT, ClientSettings
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
-from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner
+from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
+from app.ports.waiting import WaitStore
 from app.services.calls import Call, CallRecords
 from app.services.execution import Execution
 from app.services.oversight import PERMISSION_DENIED, Oversight, outcome_of
@@ -35,6 +37,9 @@ class Means:
     """The longest that one attempt may take."""
     approval: timedelta
     """How long a person has time to decide."""
+    client_s: float
+    """How long a client has time to bring a result, unless the tool says so."""
+    waits: WaitStore
 
 
 class Attempts:
@@ -69,32 +74,30 @@ class Attempts:
     def _begin(self, call: Call) -> None:
         if not call.begun:
             call.begun = True
-            self._execution.log.event(call.transaction.start())
+            self._execution.log.event(call.transaction.start(None if call.spec is None else call.spec.origin))
 
     async def to_the_end(self, call: Call) -> None:
         """Attempt after attempt, until the call has ended."""
         how, transaction = self._how, call.transaction
         if not call.runs:
             return
-        if transaction.phase is Phase.RECORDING:
-            await self._record(call)
-            return
-        if transaction.verdict is not None:
+        if transaction.verdict is not None and transaction.phase is not Phase.RECORDING:
             self._records.closed(call)
             return
-        delay_s = how.retry_delay_s
         while True:
-            await self._throttled()
             transaction = call.transaction
-            transaction.advance(await self._attempt(call))
-            if not self._may_try_again(call):
-                await self._record(call)
+            if transaction.phase is not Phase.RECORDING:
+                await self._throttled()
+                transaction.advance(await self._attempt(call))
+            if transaction.phase is Phase.HANDED_OVER:
                 return
-            await self._record(call, last=False)
-            await self._pause(delay_s)
-            delay_s *= how.retry_backoff
+            if not self._may_try_again(call):
+                await self.record(call)
+                return
+            await self.record(call, last=False)
+            await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
             call.transaction = transaction.again()
-            call.row_id, call.started_ms = self._means.ids.new(), 0.0
+            call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
             call.intended = call.begun = False
             self._records.tried_again(call)
 
@@ -121,8 +124,19 @@ class Attempts:
             return invocation
         transaction.advance(Passed())  # the arguments are those that were checked and authorized
         self._begin(call)
+        assert call.spec is not None
+        if call.spec.kind == CLIENT:
+            self._hand_over(call, call.spec)
+            return HandedOver()
         call.started_ms = self._means.clock.mono_ms()
         return await self.unless_cut_off(self._run_tool(call, invocation), self._limit_s)
+
+    def _hand_over(self, call: Call, spec: ToolSpec) -> None:
+        """Leave it to a client; what limits an attempt limits the time that this may take."""
+        client = ClientSettings.of(spec.settings)
+        limit_s = client.expires_s or self._means.client_s
+        limit_s = min(limit_s, self._how.call_timeout_s or limit_s)
+        self._records.handed_over(call, timedelta(seconds=limit_s), client.lease_s)
 
     async def _prepared(self, call: Call) -> Invocation | Failed | Denied | Cancelled:
         """What the tool is to be called with, authorized again where its own preprocessor changed it."""
@@ -138,7 +152,7 @@ class Attempts:
             run.branch_id,
             run.project_id,
         )
-        runner = self._means.runners[spec.kind]
+        runner = self._means.runners.get(spec.kind)
         if not spec.prepares or not isinstance(runner, PreparingRunner):
             return invocation
         prepared = await self.unless_cut_off(runner.prepare(spec, invocation), self._limit_s)
@@ -212,13 +226,12 @@ class Attempts:
             and self._execution.stop.source is None
         )
 
-    async def _record(self, call: Call, *, last: bool = True) -> None:
+    async def record(self, call: Call, *, last: bool = True) -> None:
         """Append the end, then tell the hooks: they cannot change what is recorded."""
         self._records.ended(call, last=last)
         transaction = call.transaction
         if self._oversight.hooked:
-            took_ms = self._means.clock.mono_ms() - call.started_ms if call.started_ms else None
-            await self._oversight.after(transaction, took_ms)
+            await self._oversight.after(transaction, self._records.took_ms(call))
         transaction.advance(Passed())
 
     async def _throttled(self) -> None:

@@ -7,14 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from pydantic_core import from_json
+
 from app.core.action.table import Passed, Phase
 from app.core.action.transaction import ActionTransaction
 from app.core.events.approval import ApprovalDecided, ApprovalRequested, GateDenied
 from app.core.governance.decision import Decision
 from app.core.json_text import dumps
 from app.ports.ambient import Clock, IdSource
-from app.ports.storage import ApprovalClosed, CallEnd, CallStart, NewApproval, NewCall, NewMessage, Row
+from app.ports.storage import CallEnd, CallRecord, CallStart, NewCall, NewMessage, Row
 from app.ports.tool import ToolSpec
+from app.ports.waiting import NewApproval, NewClientCall, WaitClosed
 from app.services.execution import Execution
 
 
@@ -37,7 +40,9 @@ class Call:
     decision: Decision | None = None
     """What governance said of it; None before that, and where nothing governs."""
     waits_until: datetime | None = None
-    """When nobody can decide any more; None unless a person is asked."""
+    """When nobody can decide, or bring the result, any more; None unless it waits for somebody."""
+    waited_ms: float | None = None
+    """How long a client had it; None for a call that was made here."""
     result: dict[str, Any] | None = None
     """What its caller is told; None until it has ended."""
 
@@ -159,10 +164,31 @@ class CallRecords:
         arguments = None if action.arguments is None else dumps(action.arguments).decode()
         self._execution.log.write(CallStart(call.row_id, arguments, action.digest, self.now()))
 
+    def handed_over(self, call: Call, lifetime: timedelta, lease_s: float) -> None:
+        """A client is to bring the result; the call is `pending` until then."""
+        transaction = call.transaction
+        action = transaction.call
+        assert action.arguments is not None
+        now = self.now()
+        call.waits_until = now + lifetime
+        self._execution.log.write(
+            NewClientCall(
+                function_call_id=call.row_id,
+                call_id=transaction.call_id,
+                attempt=transaction.attempt,
+                function=action.function,
+                arguments=dumps(action.arguments).decode(),
+                arguments_digest=action.digest,
+                lease_s=lease_s,
+                created_at=now,
+                expires_at=call.waits_until,
+            )
+        )
+
     def given_up(self, call: Call) -> None:
-        """Nobody is asked any more."""
+        """Nobody is waited for any more."""
         call.waits_until = None
-        self._execution.log.write(ApprovalClosed(call.row_id, self.now()))
+        self._execution.log.write(WaitClosed(call.row_id, self.now()))
 
     def denied(self, call: Call, decision: Decision) -> None:
         """A gate said no."""
@@ -182,7 +208,7 @@ class CallRecords:
     def ended(self, call: Call, *, last: bool = True) -> None:
         """The end of an attempt; of the last one also the response message, and the result."""
         transaction = call.transaction
-        took_ms = self._clock.mono_ms() - call.started_ms if call.started_ms else 0.0
+        took_ms = self.took_ms(call) or 0.0
         for event in transaction.end(round(took_ms), last=last):
             self._execution.log.event(event)
         ended = transaction.execution(took_ms)
@@ -220,6 +246,12 @@ class CallRecords:
             action_request_id=call.request_id,
         )
 
+    def took_ms(self, call: Call) -> float | None:
+        """How long its attempt has taken; None where the tool never began."""
+        if call.waited_ms is not None:
+            return call.waited_ms
+        return self._clock.mono_ms() - call.started_ms if call.started_ms else None
+
     def now(self) -> datetime:
         """The time, as rows have it."""
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -229,4 +261,14 @@ def _told(call: Call) -> str | None:
     """What governance said, with what it saw."""
     if call.decision is None:
         return None
-    return dumps({**call.decision.wire(), "arguments_digest": call.transaction.call.digest}).decode()
+    seen = {**call.decision.wire(), "arguments_digest": call.transaction.call.digest}
+    if call.spec is not None and call.spec.version is not None:
+        seen["tool_version"] = call.spec.version
+    return dumps(seen).decode()
+
+
+def is_another(row: CallRecord, spec: ToolSpec) -> bool:
+    """Whether the tool has become another since governance was asked about the call of this row."""
+    if spec.version is None or row.gate is None:
+        return False
+    return bool(from_json(row.gate).get("tool_version") != spec.version)

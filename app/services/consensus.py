@@ -11,7 +11,7 @@ from app.core.consensus.decide import Decision, decide
 from app.core.consensus.request import ConsensusRequest
 from app.core.events.consensus import ConsensusAnalysis, ConsensusEnd, ConsensusResolution, ConsensusStart
 from app.core.events.run import ResultValidated
-from app.core.json_schema import compile_schema
+from app.core.json_schema import compile_schema, current_schema
 from app.core.json_text import dumps
 from app.core.lifecycle import faults
 from app.core.lifecycle.budget import Budget
@@ -26,7 +26,7 @@ from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.services.answers import asking_of
 from app.services.execution import Execution
 from app.services.outside import Outside
-from app.services.plan import Plan
+from app.services.plan import Asked, Plan
 from app.services.voter import Candidate, Voter
 
 
@@ -50,13 +50,17 @@ class ConsensusPlanner:
         """
         outside = self._outside
         refuse_unsupported(request.model_dump(exclude_unset=True), CONSENSUS)
+        if request.response_format is not None:
+            schema = current_schema(request.response_format, at="/response_format")
+            request = request.model_copy(update={"response_format": schema})
         said = request.lifecycle.level() if request.lifecycle else None
         whole = outside.lifecycle_of(said, branch.lifecycle, branch.project_lifecycle)
         if whole.context:
             run.context = dumps(whole.context).decode()
         slates = [await self._slate(run, branch, request, at) for at in range(len(request.voters))]
         budget = Budget(whole.options.max_model_calls)
-        return Plan(_Consensus(outside, branch, request, slates, budget).perform)
+        consensus = _Consensus(outside, branch, request, slates, budget)
+        return Plan(consensus.perform, asked=consensus.asked)
 
     async def _slate(self, run: RunRecord, branch: BranchState, request: ConsensusRequest, at: int) -> _Slate:
         project, voter = run.project_id, request.voters[at]
@@ -115,6 +119,10 @@ class _Consensus:
         ]
         self._began_ms = 0.0
         self._execution: Execution
+
+    def asked(self, stream: int, fallback_index: int) -> Asked | None:
+        """See `Plan.asked`."""
+        return self._voters[stream].asked(fallback_index) if stream < len(self._voters) else None
 
     def _candidate(self, endpoint: ModelEndpoint, stream_index: int) -> Candidate:
         request, provider = self._request, self._outside.providers[endpoint.provider]
@@ -181,7 +189,9 @@ class _Consensus:
         log.event(ConsensusResolution(decision.result, decision.confidence, decision.method, decision.index))
         if self._request.response_format is not None:
             log.event(ResultValidated(True, "schema", []))
-            self._execution.run.validation = dumps({"ok": True, "kind": None, "errors": []}).decode()
+            made = dict.fromkeys(name for voter in self._voters for name in voter.corrections)
+            told = {"ok": True, "kind": None, "errors": [], "corrections": list(made)}
+            self._execution.run.validation = dumps(told).decode()
         self._end_well(decision)
 
     # The end.

@@ -15,7 +15,7 @@ import structlog
 
 from app.core.errors import NotFound, Unavailable
 from app.core.record import Entry, EventEntry
-from app.core.webhooks import GONE, PAUSES_S, headers, pause_s
+from app.core.webhooks import GONE, PAUSES_S, Answer, headers, pause_s
 from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
 from app.ports.webhooks import Due, Outbox, Settlement, WebhookSender
@@ -34,6 +34,10 @@ Where more was due to an endpoint than it had room for, the next look comes when
 """
 QUIET_S: Final = (1.0, 30.0)
 """How soon a run without news is looked at again: after a quarter of its age, within these bounds."""
+
+_UNSIGNED: Final = Answer(
+    None, "nothing was sent: the endpoint's secret does not open with the operator's BRANCHLINE_SEALING_KEYS"
+)
 
 log = structlog.get_logger("courier")
 
@@ -199,8 +203,10 @@ class Courier:
         )
 
     async def _try(self, due: Due, stretch: Stretch, post: Post) -> Settlement:
-        signed = headers(post.id, self._clock.wall_ms() // 1000, post.body, due.secrets)
-        answer = await self._sender.post(due.url, signed, post.body)
+        answer = _UNSIGNED
+        if due.secrets:
+            signed = headers(post.id, self._clock.wall_ms() // 1000, post.body, due.secrets)
+            answer = await self._sender.post(due.url, signed, post.body)
         if answer.delivered:
             self.taken += 1
             self._failing.discard(due.endpoint_id)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import structlog
 
+from app.core.addresses import AddressRule
 from app.core.governance.decision import VARIABLES
 from app.core.guardrails.base import Rule
 from app.core.lifecycle.effects import Ask
@@ -15,10 +16,11 @@ from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
 from app.ports.expressions import ExpressionFailed, Expressions
 from app.ports.guardrails import CalledGuardrails, GuardrailFailed
-from app.services.models import AddressRule
 
 log = structlog.get_logger("decisions")
 
+NOT_EXPOSED: Final = "the operator has not listed the variable in BRANCHLINE_EXPOSED_ENV"
+"""What is wrong with a variable that may not be named."""
 
 _RETRY: Final = ("error", "category", "attempt", "state")
 _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,11 +35,19 @@ class Choices:
     """What clients may choose in this process; the context in which bodies are validated."""
 
     def __init__(
-        self, expressions: Expressions, rules: Mapping[str, Rule], addresses: AddressRule | None = None
+        self,
+        expressions: Expressions,
+        rules: Mapping[str, Rule],
+        addresses: AddressRule | None = None,
+        exposed: Collection[str] = (),
     ) -> None:
-        """`addresses` tells which ones gates and hooks may have; without it their form alone is checked."""
+        """`addresses` tells which ones gates and hooks may have; without it their form alone is checked.
+
+        `exposed` are the variables that what is posted to them may be signed with.
+        """
         self._expressions = expressions
         self._addresses = addresses or AddressRule(private=True)
+        self._exposed = exposed
         self.rules = rules
 
     def fault(self, name: str, expression: str) -> str | None:
@@ -47,6 +57,10 @@ class Choices:
     def address_fault(self, url: str) -> str | None:
         """What is wrong with an address; see `core.governance.remote.Outside`."""
         return self._addresses.fault_of_any(url)
+
+    def variable_fault(self, name: str) -> str | None:
+        """What is wrong with a variable; see `core.governance.remote.Outside`."""
+        return None if name in self._exposed else NOT_EXPOSED
 
 
 class Decisions:

@@ -16,11 +16,13 @@ from app.core.operate.lifecycle import Lifecycle
 from app.core.operate.params import OperateParams
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
-from app.core.prompt import ToolSchema
+from app.core.prompt import Prompt, ToolSchema
 from app.ports.provider import ModelEndpoint, Opening
 from app.ports.storage import BranchState
+from app.services.account import Account
 from app.services.answers import asking_of, said, shown_history
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
 from app.services.outside import Outside
 from app.services.stream import ModelStream, StreamDriver
 
@@ -86,41 +88,51 @@ class Exchange:
         def answered() -> None:
             reading = read()
             value = reading.value if reading is not None and reading.ok else None
-            execution.log.write(*said(outside.ids, self._branch.id, self._params, machine, value, provided))
+            by = self.endpoints[machine.fallback_index]
+            execution.log.write(
+                *said(outside.ids, self._branch.id, self._params, machine, by, value, provided)
+            )
+
+        account = Account(execution, 0, "main", self.endpoints, outside.clock)
 
         def open_model(opening: Open) -> tuple[str, ModelStream]:
-            return self._open(opening, provided)
+            asked = self._asked(opening, provided)
+            account.asked(asked)
+            provider = outside.providers[asked.endpoint.provider]
+            middle = MIDDLES[self.askings[opening.fallback_index].middle]
+            return provider.adapter_id, middle.open(provider, asked)
 
         execution.streams += 1
-        driver = StreamDriver(machine, execution, 0, open_model, outside.clock, answered, outside.decide)
+        driver = StreamDriver(
+            machine, execution, 0, open_model, outside.clock, answered, outside.decide, account
+        )
         finish = await driver.run(effects)
         run = execution.run
         run.attempts, run.fallback_index = machine.openings, machine.fallback_index
         run.model = self.endpoints[machine.fallback_index].name
         run.finish_reason, run.finish_reason_raw = machine.finish_reason, machine.finish_reason_raw
-        if machine.usage is not None:
-            execution.add_usage(machine.usage.input_tokens, machine.usage.output_tokens)
         return finish
 
-    def _open(self, opening: Open, provided: Mapping[str, Any]) -> tuple[str, ModelStream]:
-        endpoint = self.endpoints[opening.fallback_index]
-        provider = self._outside.providers[endpoint.provider]
-        prompt = build_prompt(
+    def prompt_for(self, fallback_index: int, provided: Mapping[str, Any]) -> Prompt:
+        """What one of the models is asked."""
+        return build_prompt(
             shown_history(self._branch, self._params),
             self._params,
-            self.askings[opening.fallback_index],
+            self.askings[fallback_index],
             system=self._branch.system,
             provided=provided,
         )
+
+    def _asked(self, opening: Open, provided: Mapping[str, Any]) -> Opening:
         continuation = self._lifecycle.options.continuation
-        asked = Opening(
-            endpoint,
-            prompt,
+        return Opening(
+            self.endpoints[opening.fallback_index],
+            self.prompt_for(opening.fallback_index, provided),
             attempt=opening.attempt,
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
+            paused=opening.paused,
         )
-        return provider.adapter_id, provider.open(asked)
 
     def end_badly(self, execution: Execution, finish: Finish) -> None:
         """End the run as the stream ended."""

@@ -13,6 +13,7 @@ from app.core.errors import AppError
 from app.core.events.base import Event
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed, RunWaiting
 from app.core.json_text import dumps
+from app.core.usage.totals import Totals
 from app.ports.storage import RunRecord
 from app.services.recorder import RunLog
 
@@ -57,8 +58,8 @@ class Execution:
         """How many streams it has opened; the next one's index."""
         self.calls: list[UUID] = []
         """Its function calls, in the order in which they were proposed."""
-        self.usage: dict[str, Any] | None = None
-        """Token counts of all streams so far; None while no server has reported any."""
+        self.totals = Totals()
+        """What all attempts so far used and cost."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run's end is committed, or this process may write nothing more for it."""
 
@@ -74,22 +75,13 @@ class Execution:
         finally:
             timer.cancel()
 
-    def add_usage(self, input_tokens: int, output_tokens: int) -> None:
-        """Count the tokens of one more stream."""
-        before = self.usage or {"input_tokens": 0, "output_tokens": 0}
-        self.usage = {
-            "input_tokens": before["input_tokens"] + input_tokens,
-            "output_tokens": before["output_tokens"] + output_tokens,
-            "reported": True,
-        }
-
-    def wait(self, resume: str, until: datetime) -> None:
+    def wait(self, resume: str, until: datetime, reason: str) -> None:
         """Append that the run waits, and leave it to whoever takes it up; `resume` is JSON text for that."""
         run = self.run
-        self.log.event(RunWaiting("approval", until.isoformat()))
+        self.log.event(RunWaiting(reason, until.isoformat()))
         run.status = "waiting"
         run.resume, run.wake_at = resume, until
-        run.usage = None if self.usage is None else dumps(self.usage).decode()
+        run.usage = self._kept_usage()
         self.log.end(run)
 
     def finish(self, status: str, *, result: str | None = None, error: dict[str, Any] | None = None) -> None:
@@ -98,15 +90,19 @@ class Execution:
         The result is stored with the run only, and joins the event's meta when that is read.
         """
         run = self.run
-        event: Event = TERMINAL[status](status=status, usage=self.usage, error=error)
+        event: Event = TERMINAL[status](status=status, usage=self.totals.counts(), error=error)
         self.log.event(event, more=f'{{"result":{result or "null"}}}')
         run.status = status
         run.function_calls = self.calls
         run.result = result
         run.error = None if error is None else dumps(error).decode()
-        run.usage = None if self.usage is None else dumps(self.usage).decode()
+        run.usage = self._kept_usage()
         run.ended_at = datetime.fromtimestamp(self.log.last_ts / 1000, UTC)
         self.log.end(run)
+
+    def _kept_usage(self) -> str | None:
+        kept = self.totals.kept()
+        return None if kept is None else dumps(kept).decode()
 
 
 def error_of(failure: AppError) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from app.core.errors import AppError, Unavailable
 from app.core.events.run import RunExpired, RunRecovered
 from app.core.record import Entry
+from app.core.usage.totals import Totals
 from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
 from app.services.entries import entry_of
@@ -48,7 +49,7 @@ class Executor:
         *,
         beat_s: float = BEAT_S,
     ) -> None:
-        """`resume` executes a run that had to queue or wait; `abandon` ends the open calls of a lost one.
+        """`resume` executes a run that had to queue or wait; `abandon` ends what a lost one left open.
 
         `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
         """
@@ -114,7 +115,7 @@ class Executor:
     def _hold(self, run: RunRecord) -> Execution:
         execution = Execution(run, self._recorder.open(run))
         if run.usage is not None:
-            execution.usage = from_json(run.usage)
+            execution.totals = Totals.of(from_json(run.usage))
         if run.cancel_requested_at is not None:
             execution.stop.request("user")
         self._register(execution)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from typing import Protocol
 
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry, Reader, TokenBlock
@@ -24,16 +25,36 @@ def is_terminal(entry: Entry) -> bool:
     return isinstance(entry, EventEntry) and entry.code in TERMINAL_CODES
 
 
+class Shows(Protocol):
+    """What makes something of entries, and has to see them all."""
+
+    def behind(self, entries: Sequence[Entry]) -> int | None:
+        """See `record.Reader`."""
+
+    def tell(self, entries: Iterable[Entry]) -> None:
+        """See `record.Reader`."""
+
+
+def reader_of(run: RunRecord) -> Reader:
+    """What shows the events of a run."""
+    return Reader(run.id, run.branch_id, run.context)
+
+
 class Follower:
     """Reads one run's log on."""
 
-    def __init__(self, store: RunStore, feeds: Feeds, run: RunRecord, after: int) -> None:
-        self.reader = Reader(run.id, run.branch_id, run.context)
-        """Can show each batch that comes; it has to see them all."""
+    def __init__(
+        self, store: RunStore, feeds: Feeds, run: RunRecord, after: int, reader: Shows, pace_s: float = 0
+    ) -> None:
+        """`reader` can show each batch that comes. With a pace, commits that follow each other faster come as
+        one batch.
+        """
+        self._reader = reader
         self._store = store
         self._feeds = feeds
         self._run = run
         self._cursor = after
+        self._pace_s = pace_s
 
     async def batches(self, silence_s: float) -> AsyncGenerator[Batch | None]:
         """What comes after the cursor, in order, to the terminal event; None after each silence."""
@@ -44,7 +65,7 @@ class Follower:
             async with aclosing(source):
                 async for batch in source:
                     if batch is not None:
-                        await catch_up(self._store, self._run, self.reader, batch.entries)
+                        await catch_up(self._store, self._run, self._reader, batch.entries)
                     yield batch
                     if batch is not None:
                         self._cursor = batch.last_seq
@@ -63,6 +84,9 @@ class Follower:
                     page = await page_of(self._store, self._run, after=self._cursor, limit=PAGE)
                     if page:
                         yield Batch(page)
+                elif batches and self._pace_s:
+                    yield Batch([entry for batch in batches for entry in batch.entries])
+                    await asyncio.sleep(self._pace_s)
                 elif batches:
                     for batch in batches:
                         yield batch
@@ -105,7 +129,7 @@ async def page_of(store: RunStore, run: RunRecord, *, after: int, limit: int) ->
     return entries
 
 
-async def catch_up(store: RunStore, run: RunRecord, reader: Reader, entries: Sequence[Entry]) -> None:
+async def catch_up(store: RunStore, run: RunRecord, reader: Shows, entries: Sequence[Entry]) -> None:
     """Tell a reader that begins in the middle what it has to know before it can show these entries."""
     after = reader.behind(entries)
     while after is not None and after + 1 < entries[0].seq:

@@ -69,7 +69,7 @@ class Governor:
 
     async def _from_address(self, context: CallContext, gate: HttpGate, by: By) -> Decision:
         try:
-            answer = await self._gates.ask(gate.http.url, context.wire(), timeout_ms=gate.http.timeout_ms)
+            answer = await self._gates.ask(gate.http, context.wire(), project_id=context.project.id)
         except GateFailed as failure:
             return Decision("deny", by, "/http", f"the gate could not be asked: {failure}")
         return Decision(answer.effect, by, "/http", answer.reason)

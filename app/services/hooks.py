@@ -20,7 +20,8 @@ MAX_REASON: Final = 1_000
 """Characters of a reason that are kept."""
 
 Stored = Sequence[Mapping[str, Any]] | None
-"""Hooks as projects and branches have them: `{"point", "tool"?, "http": {"url", "timeout_ms"?}}`, checked."""
+"""Hooks as projects and branches have them, checked: `{"point", "tool"?, "http"}`, and there `{"url",
+"timeout_ms"?, "signing"?}`."""
 
 log = structlog.get_logger("hooks")
 
@@ -43,13 +44,14 @@ class HookBus:
 
     def __init__(
         self,
-        http: Callable[[str], ToolHook],
+        http: Callable[[str, Mapping[str, Any] | None], ToolHook],
         installed: Iterable[BoundHook] = (),
         *,
         timeout_s: float = TIMEOUT_S,
         told_s: float = TOLD_S,
     ) -> None:
-        """`http` makes the hook that posts to a URL; `installed` are asked before all others.
+        """`http` makes the hook that posts to a URL, signed with a secret of its own if one is named;
+        `installed` are asked before all others.
 
         `timeout_s` is for stored hooks without one of their own, `told_s` bounds `told`.
         """
@@ -129,7 +131,7 @@ class HookBus:
                 HookPoint(spec["point"]),
                 spec.get("tool", "*"),
                 self._timeout_s if asked_ms is None else min(asked_ms / 1000, MAX_TIMEOUT_S),
-                self._http(http["url"]),
+                self._http(http["url"], http.get("signing")),
             )
 
 

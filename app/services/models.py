@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from app.core.access import Principal
-from app.core.addresses import is_listed, is_private_host
+from app.core.addresses import AddressRule
 from app.core.errors import Conflict, FieldError, Invalid, NotFound, Unavailable, UnknownModel
+from app.core.limits.options import ModelLimits
+from app.core.usage.prices import PriceTable, price_of
 from app.ports.ambient import Clock
 from app.ports.catalog import Models as ModelStore
 from app.ports.catalog import ModelSpec, Once, StoredModel
 from app.ports.provider import ModelEndpoint, Provider
+from app.services.capacity import Capacity, Condition
 from app.services.memory import Memory
+from app.services.named_secrets import NamedSecrets
 
 REMEMBERED_MS = 2_000
 """How long a change made through another process may go unnoticed here."""
@@ -28,6 +31,15 @@ class ResolvedModel:
     endpoint: ModelEndpoint
     lifecycle: Mapping[str, Any] | None
     """Lifecycle options of the model's level."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A model that was read, and what it came to with the secrets that it names."""
+
+    stored: StoredModel
+    secrets: Mapping[str, str]
+    resolved: ResolvedModel
 
 
 EndpointSource = ModelEndpoint | Callable[[], ModelEndpoint | None]
@@ -59,6 +71,8 @@ class OperatorModels:
                 endpoint.base_url,
                 options=endpoint.options,
                 lifecycle=lifecycle,
+                limits=None if endpoint.limits is None else endpoint.limits.model_dump(exclude_none=True),
+                price=None if endpoint.price is None else endpoint.price.wire(),
             )
         self._models[name] = (endpoint, spec)
 
@@ -78,45 +92,6 @@ class OperatorModels:
         return ResolvedModel(endpoint, spec.lifecycle)
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRule:
-    """Which hosts may be reached on behalf of a project: those of its models and of its webhook endpoints."""
-
-    private: bool = False
-    """All of them, as in development mode."""
-    allowed: Collection[str] = ()
-    """Private names and networks that are all right nevertheless."""
-
-    def fault(self, url: str) -> str | None:
-        """What is wrong with a base URL. A name is judged as it is written, not resolved."""
-        if fault := self.fault_of_any(url, instead="; use api_key_env"):
-            return fault
-        parts = urlsplit(url)
-        return "a base URL has no query and no fragment" if parts.query or parts.fragment else None
-
-    def fault_of_any(self, url: str, *, instead: str = "") -> str | None:
-        """The same of any URL; `instead` says where credentials belong."""
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            return "this is no URL"
-        if parts.scheme not in {"http", "https"} or not host:
-            return "only http and https URLs with a host are taken"
-        if parts.username is not None or parts.password is not None:
-            return f"credentials do not belong into the URL{instead}"
-        if not self._admits_host(host):
-            return "private addresses are only reached if the operator lists them in BRANCHLINE_ALLOWED_HOSTS"
-        return None
-
-    def admits(self, host: str, address: str) -> bool:
-        """Whether a host may be reached at an address that its name was resolved to."""
-        return self._admits_host(address) or is_listed(host, self.allowed)
-
-    def _admits_host(self, host: str) -> bool:
-        return self.private or not is_private_host(host) or is_listed(host, self.allowed)
-
-
 class Models:
     """The models that a project can use: its own, and the operator's where it has none of that name."""
 
@@ -128,48 +103,78 @@ class Models:
         providers: Mapping[str, Provider],
         operator: OperatorModels,
         addresses: AddressRule,
-        exposed: Mapping[str, str | None],
+        secrets: NamedSecrets,
+        capacity: Capacity,
+        prices: PriceTable | None = None,
     ) -> None:
-        """`exposed` holds the variables that models may name as their key, None for those without a value."""
+        """`secrets` knows the secrets that models may name; `prices` says what models cost that do not say so
+        themselves.
+        """
         self._store = store
         self._providers = providers
         self._operator = operator
         self._addresses = addresses
-        self._exposed = exposed
+        self._secrets = secrets
+        self._capacity = capacity
+        self._prices = prices or PriceTable()
         # None: the project has no model of that name, but the operator may.
-        self._known: Memory[tuple[UUID, str], ResolvedModel | None] = Memory(
-            clock, REMEMBERED_MS, most=10_000
-        )
+        self._known: Memory[tuple[UUID, str], _Known | None] = Memory(clock, REMEMBERED_MS, most=10_000)
 
     # On the hot path
 
     async def resolve(self, project_id: UUID, name: str) -> ResolvedModel:
-        """The model of this name. Raises UnknownModel, Unavailable."""
+        """The model of this name.
 
-        async def search() -> ResolvedModel | None:
+        Raises UnknownModel, Unavailable, and for what it names UnknownCredential, CredentialUnreadable.
+        """
+
+        async def search() -> _Known | None:
             stored = await self._store.find(project_id, name)
-            if stored is None:
-                return None
-            return ResolvedModel(self._endpoint(stored.spec), stored.spec.lifecycle)
+            return None if stored is None else await self._made(project_id, stored)
 
-        found = await self._known.find((project_id, name), search) or self._operator.resolve(name)
+        known = await self._known.find((project_id, name), search)
+        if known is not None:
+            if known.secrets:  # these may have changed while the model has not
+                now = await self._secrets.of(project_id, known.stored.spec)
+                if now != known.secrets:
+                    known.resolved, known.secrets = self._resolved(known.stored, now), now
+            return known.resolved
+        found = self._operators(name)
         if found is None:
             raise UnknownModel(f"No model {name!r} is registered in this project: POST /v1/models.")
         return found
+
+    async def _made(self, project_id: UUID, stored: StoredModel) -> _Known:
+        secrets = await self._secrets.of(project_id, stored.spec)
+        return _Known(stored, secrets, self._resolved(stored, secrets))
+
+    def _resolved(self, stored: StoredModel, secrets: Mapping[str, str]) -> ResolvedModel:
+        spec = stored.spec
+        price = price_of(spec.price) or self._prices.find(spec.provider, spec.model, spec.base_url)
+        endpoint = self._secrets.endpoint(spec, secrets)
+        return ResolvedModel(
+            replace(endpoint, id=stored.id, limits=_limits_of(spec), price=price),
+            spec.lifecycle,
+        )
+
+    def _operators(self, name: str) -> ResolvedModel | None:
+        found = self._operator.resolve(name)
+        if found is None or found.endpoint.price is not None:
+            return found
+        endpoint = found.endpoint
+        price = self._prices.find(endpoint.provider, endpoint.model, endpoint.base_url)
+        return found if price is None else replace(found, endpoint=replace(endpoint, price=price))
 
     async def exists(self, project_id: UUID, name: str) -> bool:
         """Whether the project has a model of this name."""
         return name in self._operator.specs() or await self._store.find(project_id, name) is not None
 
-    def _endpoint(self, spec: ModelSpec) -> ModelEndpoint:
-        key = None
-        if spec.api_key_env is not None:
-            key = self._exposed.get(spec.api_key_env)
-            if not key:
-                raise Unavailable(f"The variable {spec.api_key_env!r} with the model's key is not set here.")
-        return ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, key, spec.options)
-
     # As a resource
+
+    def condition(self, model: StoredModel) -> Condition | None:
+        """How far the limits of a model are used in this process; None for one without."""
+        limits = _limits_of(model.spec)
+        return None if limits is None else self._capacity.condition(model.id or model.spec.name, limits)
 
     async def list(self, who: Principal) -> Sequence[StoredModel]:
         """Every model that the project can use, by name."""
@@ -188,15 +193,15 @@ class Models:
         return StoredModel(spec)
 
     async def create(self, who: Principal, spec: ModelSpec, once: Once | None = None) -> StoredModel:
-        """Register a model. Raises Invalid, Conflict."""
-        self._check(spec)
+        """Register a model. Raises Invalid, Conflict, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.create(who.project_id, spec, by=who.key_id, once=once)
         self._known.forget_all()
         return made
 
     async def put(self, who: Principal, spec: ModelSpec) -> tuple[StoredModel, bool]:
-        """Register or replace a model; whether it is new. Raises Invalid."""
-        self._check(spec)
+        """Register or replace a model; whether it is new. Raises Invalid, NoSealingKey."""
+        await self._check(who.project_id, spec)
         made = await self._store.put(who.project_id, spec, by=who.key_id)
         self._known.forget_all()
         return made
@@ -211,18 +216,21 @@ class Models:
             raise
         self._known.forget_all()
 
-    def _check(self, spec: ModelSpec) -> None:
+    async def _check(self, project_id: UUID, spec: ModelSpec) -> None:
         provider = self._providers.get(spec.provider)
         if provider is None:
             known = ", ".join(sorted(self._providers))
             raise _refusal("/provider", f"no such provider; there are: {known}", "unknown_provider")
         if spec.base_url is not None and (fault := self._addresses.fault(spec.base_url)):
             raise _refusal("/base_url", fault, "address_not_allowed")
-        if spec.api_key_env is not None and spec.api_key_env not in self._exposed:
-            raise _refusal(
-                "/api_key_env", "the operator has not listed it in BRANCHLINE_EXPOSED_ENV", "not_exposed"
-            )
         provider.check(ModelEndpoint(spec.name, spec.provider, spec.model, spec.base_url, None, spec.options))
+        if faults := await self._secrets.faults(project_id, spec):
+            words = "; ".join(f"{fault.pointer}: {fault.message}" for fault in faults)
+            raise Invalid(f"The model cannot be registered: {words}.", errors=faults)
+
+
+def _limits_of(spec: ModelSpec) -> ModelLimits | None:
+    return None if spec.limits is None else ModelLimits.model_validate(spec.limits)
 
 
 def _refusal(at: str, words: str, code: str) -> Invalid:

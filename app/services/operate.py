@@ -13,6 +13,7 @@ from app.core.operate.lifecycle import Lifecycle
 from app.core.operate.params import OperateParams, offered_tools, resolve
 from app.core.operate.request import MAX_ACTIONS, OperateRequest
 from app.core.prompt import ToolSchema
+from app.core.usage.counts import length_of
 from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, RunRecord
 from app.ports.tool import ToolSpec
@@ -25,7 +26,7 @@ from app.services.exchange import Exchange
 from app.services.execution import Execution
 from app.services.outside import Outside, ResolvedModel
 from app.services.oversight import FREE, Oversight
-from app.services.plan import Plan
+from app.services.plan import Asked, Plan
 from app.services.repair import Repairer
 from app.services.validation import Validation, failed
 
@@ -108,7 +109,18 @@ class _Operation:
                 self._deadline_ms = self._outside.clock.mono_ms() + left_s * 1000
             await self._act(execution, Answered.of(resume), earlier, execution.run.fallback_index)
 
-        return Plan(perform, events, go_on=go_on)
+        return Plan(perform, events, go_on=go_on, asked=self._asked)
+
+    def _asked(self, stream: int, fallback_index: int) -> Asked | None:
+        exchange = self._exchange
+        if stream > 0:
+            # What a repair is told depends on an answer that is not read again.
+            mends = self._validation.mends
+            return None if mends is None else (mends, 0)
+        if fallback_index >= len(exchange.endpoints):
+            return None
+        prompt = exchange.prompt_for(fallback_index, {})
+        return exchange.endpoints[fallback_index], length_of(prompt)
 
     async def _perform(self, execution: Execution, effects: Sequence[Effect]) -> None:
         exchange, validation, params = self._exchange, self._validation, self._params
@@ -159,7 +171,7 @@ class _Operation:
         except CallsWait as wait:
             # The time for which it waits does not count; what it took before does.
             kept = {**answered.wire(), "left_s": self._left_s()}
-            execution.wait(dumps(kept).decode(), wait.until)
+            execution.wait(dumps(kept).decode(), wait.until, wait.reason)
             return
         responses = batched.spread(outcomes)
         finish_acted(execution, dumps(answered.result(asking.contract, responses)).decode())

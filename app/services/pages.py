@@ -8,15 +8,15 @@ from uuid import UUID
 
 from app.core.errors import FieldError, Invalid, NotFound
 from app.core.ids import stream_id
-from app.core.record import Entry, EventEntry, Reader, TokenBlock, offset_of, type_of
+from app.core.record import Entry, EventEntry, TokenBlock, offset_of, type_of
 from app.ports.storage import RunRecord, RunStore
-from app.services.follow import PAGE, catch_up, page_of, up_to
+from app.services.follow import PAGE, Shows, catch_up, page_of, up_to
 
 MAX_PAGES = 20
 """Most reads for one filtered page, which may therefore be short or empty."""
 
-Show = Callable[[Reader, Sequence[Entry]], Iterable[str]]
-"""What is shown of entries, as JSON texts; the reader has to see all of them."""
+Show = Callable[[Sequence[Entry]], Iterable[str]]
+"""What is shown of entries, as JSON texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,26 @@ class EventPage:
 
 
 async def log_page(
-    store: RunStore, run: RunRecord, *, after: int, limit: int, types: Collection[str] | None, show: Show
+    store: RunStore,
+    run: RunRecord,
+    reader: Shows,
+    *,
+    after: int,
+    limit: int,
+    types: Collection[str] | None,
+    show: Show,
 ) -> EventPage:
-    """What `show` makes of at most `limit` events after a cursor, counting only those of the given types."""
-    reader = Reader(run.id, run.branch_id, run.context)
+    """What `show` makes of at most `limit` events after a cursor, counting only those of the given types.
+
+    The reader, with which it shows them, sees all of them.
+    """
     items: list[str] = []
     wanted = limit
     for _ in range(MAX_PAGES):
         read = await page_of(store, run, after=after, limit=PAGE if types is not None else limit + 1)
         shown = first_of(read, wanted, types)
         await catch_up(store, run, reader, shown)
-        items += show(reader, shown)
+        items += show(shown)
         size = count(shown, types)
         if count(read, types) > size:
             return EventPage(items, shown[-1].last_seq if shown else after, True)

@@ -8,11 +8,19 @@ from typing import Any, Protocol, TypeVar
 
 from app.core.events.base import Event
 from app.core.events.run import RunStarted
+from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, RunRecord
 from app.services.earlier import Earlier
 from app.services.execution import Execution
 
 Request = TypeVar("Request", contravariant=True)
+
+Asked = tuple[ModelEndpoint, int]
+"""A model, and how many code points it is asked, as far as that can be known beforehand."""
+
+
+def nobody_asked(stream: int, fallback_index: int) -> Asked | None:
+    """Tells of a run that asks no models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,8 @@ class Plan:
     """Appends what else can be recorded before anything has happened, and may be at once."""
     go_on: Callable[[Execution, Any, Earlier], Awaitable[None]] | None = None
     """Carries a run on that waited, from what it left; None for kinds of runs that never wait."""
+    asked: Callable[[int, int], Asked | None] = nobody_asked
+    """Whom a stream of the run asks, by its index and the fallback index; None where that is not known."""
 
     def begin(self, execution: Execution) -> None:
         """Append what the run begins with; to be committed with the acceptance itself, unless it queued."""

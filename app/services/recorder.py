@@ -15,7 +15,9 @@ from app.core.events.base import Event
 from app.core.json_text import storable
 from app.core.record import MAX_BLOCK, Entry, TokenBlock, offset_of
 from app.core.texts import Spans
+from app.core.usage.totals import Totals
 from app.ports.ambient import Clock
+from app.ports.attempts import NewAttempt
 from app.ports.storage import Flush, FlushResult, Row, RunRecord, RunStore
 from app.services.entries import entry_of, in_order, numbered
 from app.services.feed import Feed, Feeds
@@ -244,6 +246,8 @@ class Recorder:
         """Whether the last try to write failed because the database is away."""
         self.commits = self.entries = self.ends = 0
         """Groups, log entries and ends of runs that were committed since the start."""
+        self.spent = Totals()
+        """What the attempts used and cost that were committed since the start."""
 
     def open(self, run: RunRecord, entries: Sequence[Entry] = ()) -> RunLog:
         """The log of a run whose lease is ours; `entries` were committed when it was accepted."""
@@ -305,8 +309,7 @@ class Recorder:
             elif flush.run_id in result.rejected:
                 failure = RecordRejected(result.rejected[flush.run_id])
             if failure is None:
-                self.entries += len(flush.entries)
-                self.ends += flush.ends
+                self._count(flush)
                 # A run that waits may go on in another process.
                 run_log.feed.publish(flush.entries, ended=flush.end is not None)
                 self._tell(run_log.run, flush.entries, ended=flush.ends)
@@ -323,6 +326,13 @@ class Recorder:
                 self._feeds.drop(flush.run_id)
         if result.started:
             self._on_started(result.started)
+
+    def _count(self, flush: Flush) -> None:
+        self.entries += len(flush.entries)
+        self.ends += flush.ends
+        for row in flush.rows:
+            if isinstance(row, NewAttempt):
+                self.spent.add(row.usage, row.cost)
 
     def _tell(self, run: RunRecord, entries: Sequence[Entry], *, ended: bool) -> None:
         for listener in self._listeners:

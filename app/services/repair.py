@@ -16,8 +16,10 @@ from app.core.operate.repair import MAX_REPAIRS, can_be_mended, repair_prompt
 from app.core.operate.schema import AnswerContract
 from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening, Provider
+from app.services.account import Account
 from app.services.answers import faults_of, read_answer
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
 from app.services.stream import Decide, ModelStream, StreamDriver
 
 
@@ -87,11 +89,15 @@ class Repairer:
             tried=what.tried,
         )
         mended: list[Reading] = []
+        account = Account(execution, index, "repair", [self.endpoint], self.clock)
 
         def open_model(opening: Open) -> tuple[str, ModelStream]:
             nth = self.opened + what.tried
-            asked = Opening(self.endpoint, prompt, stream_index=nth, attempt=opening.attempt)
-            return self.provider.adapter_id, self.provider.open(asked)
+            asked = Opening(
+                self.endpoint, prompt, stream_index=nth, attempt=opening.attempt, paused=opening.paused
+            )
+            account.asked(asked)
+            return self.provider.adapter_id, MIDDLES[self.asking.middle].open(self.provider, asked)
 
         def answered() -> None:
             log, contract = execution.log, what.contract
@@ -99,11 +105,11 @@ class Repairer:
                 read_answer(log, machine, contract, self.clock, stream=index, validate=what.validate)
             )
 
-        driver = StreamDriver(machine, execution, index, open_model, self.clock, answered, self.decide)
+        driver = StreamDriver(
+            machine, execution, index, open_model, self.clock, answered, self.decide, account
+        )
         finish = await driver.run(machine.feed(Begin(), now_ms))
         execution.run.attempts += machine.openings
-        if machine.usage is not None:
-            execution.add_usage(machine.usage.input_tokens, machine.usage.output_tokens)
         return finish, mended[0] if mended else None
 
 

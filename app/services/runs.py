@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -22,7 +22,7 @@ from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
-from app.services.follow import Follower
+from app.services.follow import Follower, Shows
 from app.services.plan import Plan, Planner
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Runs:
     async def take_up(self, execution: Execution) -> None:
         """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
         run = execution.run
-        plan = await self._patiently(execution, lambda: self._prepared(run))
+        plan = await self._patiently(execution, lambda: self.prepared(run))
         if run.resume is None or plan.go_on is None:
             plan.begin(execution)
             await plan.perform(execution)
@@ -160,16 +160,18 @@ class Runs:
         earlier = await self._patiently(execution, lambda: self._earlier(execution))
         await plan.go_on(execution, from_json(run.resume), earlier)
 
-    async def _prepared(self, run: RunRecord) -> Plan:
+    async def prepared(self, run: RunRecord) -> Plan:
+        """A stored run, planned anew. Raises what planning raises."""
         planner = self._planners[run.kind]
         branch = await self._state(run.project_id, run.branch_id)
         return await planner.plan(run, branch, planner.read(from_json(run.request)))
 
     async def _earlier(self, execution: Execution) -> Earlier:
-        run_id = execution.run.id
-        calls, approvals = await self._store.calls_of(run_id), await self._store.settled_approvals(run_id)
+        run, stopped = execution.run, execution.stop.source is not None
+        waits = await self._store.settled_waits(run.id, run.epoch, close=stopped)
+        calls = await self._store.calls_of(run.id)
         execution.calls = [call.id for call in calls]
-        return Earlier(calls, approvals)
+        return Earlier(calls, waits)
 
     async def _patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; what is out of reach for a while is waited for."""
@@ -199,11 +201,15 @@ class Runs:
     ) -> RunRecord:
         """The run when it has ended, or as it is when the time is over, or when `unless` is set."""
         deadline = self._clock.mono_ms() + timeout_s * 1000
-        while not run.ended and run.status != "waiting" and not (unless and unless.is_set()):
+        begun = replace(run)
+        while not (unless and unless.is_set()):
+            # What an execution says of its run is on record when it is done, and not before.
+            execution = self._executor.get(run.id)
+            if execution is None and (run.ended or run.status == "waiting"):
+                return run
             left_s = (deadline - self._clock.mono_ms()) / 1000
             if left_s <= 0:
                 break
-            execution = self._executor.get(run.id)
             if execution is not None:
                 await asyncio.wait({execution.done}, timeout=min(left_s, POLL_S * 4 if unless else left_s))
                 if execution.run.ended and execution.done.done():
@@ -212,7 +218,7 @@ class Runs:
                 await self._executor.arrival(run.id, min(POLL_S, left_s))
             if self._executor.get(run.id) is None:
                 run = await self.get(run.project_id, run.id)
-        return run
+        return run if self._executor.get(run.id) is None else replace(begun, last_seq=run.last_seq)
 
     async def cancel(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """Have a run end: the run, ended as `cancelled` or not yet ended.
@@ -236,6 +242,6 @@ class Runs:
             raise RunEnded(f"The run ended before it could be cancelled: it is {execution.run.status}.")
         return execution.run
 
-    def follow(self, run: RunRecord, after: int) -> Follower:
-        """Its log after an event."""
-        return Follower(self._store, self._feeds, run, after)
+    def follow(self, run: RunRecord, after: int, reader: Shows, *, pace_s: float = 0) -> Follower:
+        """Its log after an event, for a reader; see `Follower`."""
+        return Follower(self._store, self._feeds, run, after, reader, pace_s)

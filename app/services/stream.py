@@ -12,18 +12,25 @@ import structlog
 from app.core.chunks import Chunk
 from app.core.events.base import Event
 from app.core.events.session import Token
+from app.core.events.timeout import TimeoutTriggered
 from app.core.faults import Fault, FaultKind, ProviderError
-from app.core.lifecycle.effects import Ask, Close, Effect, Finish, Open, Position
+from app.core.lifecycle.effects import Ask, AttemptEnded, Close, Effect, Finish, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import RetryOptions
 from app.ports.ambient import Clock
+from app.ports.provider import HASTY, LATE
+from app.ports.provider import Held as HeldStream
+from app.services.account import Account
 from app.services.execution import Execution
 
 log = structlog.get_logger("stream")
 
 CLOSING_S: Final = 2.0
 """How long the next step of a run waits for a model stream to close that was cut off."""
+
+PATIENT_MS: Final = 5_000
+"""How long a limit on an answer has to be at least to say something of a model that others use too."""
 
 ModelStream = AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]
 Control = Open | Close | Ask | Finish
@@ -55,11 +62,13 @@ class StreamDriver:
         clock: Clock,
         on_complete: Callable[[], None] = lambda: None,
         decide: Decide = nobody,
+        account: Account | None = None,
     ) -> None:
         """`index` is the stream's in its run; `open_model` gives an adapter id and a stream to enter.
 
         `on_complete` is called when the stream has its answer, before anything of its end can be committed:
-        what it appends to the log is committed together with COMPLETE.
+        what it appends to the log is committed together with COMPLETE. `account` is told how each attempt
+        ended; whoever opens models tells it what is asked.
         """
         self._machine = machine
         self._execution = execution
@@ -69,6 +78,7 @@ class StreamDriver:
         self._clock = clock
         self._decide = decide
         self._on_complete = on_complete
+        self._account = account
         self._attempt = 1
         self._fallback = 0
         self._held = False
@@ -83,12 +93,13 @@ class StreamDriver:
         pump: asyncio.Task[list[Control]] | None = None
         controls = self.record(effects)
         told = False
+        late: str | None = None
         try:
             while True:
                 for control in controls:
                     match control:
                         case Close():
-                            await _ended(pump)
+                            await _ended(pump, late)
                             pump = None
                         case Open():
                             await _ended(pump)
@@ -99,6 +110,7 @@ class StreamDriver:
                             # What is asked while a stream is read is answered there; its stream is closed.
                             pump = asyncio.create_task(self._answer(control))
                 done = await self._first_of(pump, None if told else stop)
+                late = None
                 if not told and stop.done():
                     told = True
                     controls = self.record(self._machine.feed(Abort(stop.result()), self._clock.mono_ms()))
@@ -106,7 +118,9 @@ class StreamDriver:
                     finished, pump = pump, None
                     controls = finished.result()
                 elif self._is_due():
-                    controls = self.record(self._machine.feed(Tick(), self._clock.mono_ms()))
+                    effects = self._machine.feed(Tick(), self._clock.mono_ms())
+                    late = _lateness(effects)
+                    controls = self.record(effects)
                 else:
                     controls = []
         finally:
@@ -121,7 +135,7 @@ class StreamDriver:
         waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():
             self._nearer = asyncio.get_running_loop().create_future()
-        self._awaited_ms = deadline = self._machine.deadline_ms
+        self._awaited_ms = deadline = self._deadline_ms
         done, _ = await asyncio.wait(
             {*waits, self._nearer},
             timeout=self._seconds_until(deadline),
@@ -129,23 +143,25 @@ class StreamDriver:
         )
         return done
 
+    @property
+    def _deadline_ms(self) -> float | None:
+        """When the next limit strikes; while reading is held up by us, those on the model do not run."""
+        return self._machine.limits.total_at_ms if self._held else self._machine.deadline_ms
+
     def _look_at_limits(self) -> None:
         """The answer may have ended the wait for its beginning, and begun a shorter one for what follows."""
-        deadline = self._machine.deadline_ms
+        deadline = self._deadline_ms
         if deadline is None or self._nearer.done():
             return
         if self._awaited_ms is None or deadline < self._awaited_ms:
             self._nearer.set_result(None)
 
     def _seconds_until(self, deadline: float | None) -> float | None:
-        if deadline is None:
-            return None
-        # While reading is held up by us, the limits on the model do not run.
-        return max(0.0, deadline - self._clock.mono_ms()) / 1000 if not self._held else 0.05
+        return None if deadline is None else max(0.0, deadline - self._clock.mono_ms()) / 1000
 
     def _is_due(self) -> bool:
-        deadline = self._machine.deadline_ms
-        return deadline is not None and not self._held and self._clock.mono_ms() >= deadline
+        deadline = self._deadline_ms
+        return deadline is not None and self._clock.mono_ms() >= deadline
 
     def record(self, effects: Sequence[Effect]) -> list[Control]:
         """Append the events; what is left is to be performed."""
@@ -158,6 +174,9 @@ class StreamDriver:
                 run_log.event(effect, self._index, self._attempt, self._fallback)
             elif isinstance(effect, Position):
                 self._attempt, self._fallback = effect.attempt, effect.fallback_index
+            elif isinstance(effect, AttemptEnded):
+                if self._account is not None:
+                    self._account.ended(effect, self._fallback, self._attempt)
             else:
                 if isinstance(effect, Finish) and effect.error is None:
                     self._on_complete()
@@ -168,6 +187,10 @@ class StreamDriver:
         """Read one model stream into the machine, until the machine wants something else."""
         try:
             adapter_id, stream = self._open_model(opening)
+            if isinstance(stream, HeldStream):
+                await self._hold(stream.admitted())
+            if self._account is not None:
+                self._account.sent()
             async with stream as batches:
                 if controls := await self._take([Opened(adapter_id)]):
                     return controls
@@ -176,7 +199,7 @@ class StreamDriver:
                         return controls
                     self._look_at_limits()
                     if self._log.backlog:
-                        await self._catch_up()
+                        await self._hold(self._log.committed())
             fault = None
         except ProviderError as failure:
             fault = failure.fault
@@ -218,24 +241,33 @@ class StreamDriver:
             # The machine has gone on, so the provider must not be blamed: it would wait for ever.
             raise NotTaken(f"{type(bug).__name__}: {bug}") from bug
 
-    async def _catch_up(self) -> None:
-        """Wait for the log: what is not stored must not pile up."""
+    async def _hold(self, wait: Awaitable[None]) -> None:
+        """Wait for something of ours, such as the log: what is not stored must not pile up."""
         self._held = True
         began = self._clock.mono_ms()
         try:
-            await self._log.committed()
+            await wait
         finally:
             self._held = False
             now = self._clock.mono_ms()
             self._machine.feed(Held(now - began), now)
+            self._look_at_limits()
 
 
-async def _ended(pump: asyncio.Task[list[Control]] | None) -> None:
+def _lateness(effects: Sequence[Effect]) -> str | None:
+    """Why a stream is closed that has kept a limit waiting; None when it has not."""
+    for effect in effects:
+        if type(effect) is TimeoutTriggered:
+            return LATE if effect.configured_ms >= PATIENT_MS else HASTY
+    return None
+
+
+async def _ended(pump: asyncio.Task[list[Control]] | None, why: str | None = None) -> None:
     """Cut a model stream off and wait until its connection is closed, for a while."""
     if pump is None:
         return
     if not pump.done():
-        pump.cancel()
+        pump.cancel(why)
         await asyncio.wait([pump], timeout=CLOSING_S)
     if not pump.done():
         log.warning("model stream does not close", waited_s=CLOSING_S)

@@ -8,8 +8,9 @@ from app.core.events.run import ResultValidated
 from app.core.json_text import dumps, storable
 from app.core.lifecycle import faults
 from app.core.operate.params import OperateParams
-from app.core.operate.read_output import Reading
+from app.core.operate.read_output import REPAIRED, Reading
 from app.ports.ambient import Clock
+from app.ports.provider import ModelEndpoint
 from app.services.answers import faults_of, read_answer
 from app.services.exchange import Exchange
 from app.services.execution import Execution
@@ -32,6 +33,11 @@ class Validation:
         self._repairer = repairer
         self.reading: Reading | None = None
         """What the text was read as; None where the text itself is the result."""
+
+    @property
+    def mends(self) -> ModelEndpoint | None:
+        """The model that mends answers, if one does."""
+        return None if self._repairer is None else self._repairer.endpoint
 
     def read(self, execution: Execution) -> Reading | None:
         """Parse and validate what was asked for."""
@@ -65,7 +71,7 @@ class Validation:
         contract = self._exchange.answering.contract
         if self._repairer is None or contract is None:
             return reading
-        reading, stopped = await self._repairer.mend(
+        mended, stopped = await self._repairer.mend(
             execution,
             reading,
             contract,
@@ -77,8 +83,8 @@ class Validation:
         if stopped is not None and ended is not None and ended.code in _ENDS_THE_RUN:
             self._exchange.end_badly(execution, stopped)
             return None
-        self._judge(execution, reading)
-        return reading
+        self._judge(execution, mended)
+        return mended
 
     def _judge(self, execution: Execution, reading: Reading) -> None:
         """The caller's policy is applied to this reading, and to no later one."""
@@ -86,7 +92,9 @@ class Validation:
         kind = None if failure is None else failure.kind
         wrong = [] if failure is None else faults_of(reading)
         execution.log.event(ResultValidated(reading.ok, kind or "schema", wrong))
-        told = {"ok": reading.ok, "kind": kind, "errors": wrong}
+        repaired = [REPAIRED] if self.reading not in (None, reading) else []
+        corrections = [*repaired, *reading.corrections] if reading.parsed else []
+        told = {"ok": reading.ok, "kind": kind, "errors": wrong, "corrections": corrections}
         execution.run.validation = dumps(told).decode()
 
     def _end_mismatched(self, execution: Execution, reading: Reading) -> None:

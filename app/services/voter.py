@@ -17,10 +17,14 @@ from app.core.lifecycle.options import LifecycleOptions
 from app.core.operate.asking import Asking
 from app.core.operate.read_output import EMPTY_OUTPUT, Reading
 from app.core.prompt import Prompt
+from app.core.usage.counts import length_of
 from app.ports.ambient import Clock
 from app.ports.provider import ModelEndpoint, Opening, Provider
+from app.services.account import Account
 from app.services.answers import faults_of, read_answer
 from app.services.execution import Execution
+from app.services.middle import MIDDLES
+from app.services.plan import Asked
 from app.services.stream import Decide, ModelStream, StreamDriver
 
 
@@ -88,6 +92,11 @@ class Voter:
         value = storable(self.machine.text) if self._reading is None else self._reading.value
         return Output(value if self.error is None else None, self.weight, ok=self.error is None)
 
+    @property
+    def corrections(self) -> Sequence[str]:
+        """What was mended to read its answer."""
+        return () if self._reading is None or self.error is not None else self._reading.corrections
+
     def outcome(self) -> dict[str, Any]:
         """The voter's part of the result."""
         out: dict[str, Any] = {"index": self.index, "model": self.model, "weight": self.weight}
@@ -98,31 +107,39 @@ class Voter:
             out["text" if self._reading is None else "value"] = self.output.value
         return out
 
+    def asked(self, fallback_index: int) -> Asked | None:
+        """See `Plan.asked`."""
+        if fallback_index >= len(self._candidates):
+            return None
+        candidate = self._candidates[fallback_index]
+        return candidate.endpoint, length_of(candidate.prompt())
+
     async def ask(self, execution: Execution) -> None:
         """From CONSENSUS_STREAM_START to CONSENSUS_OUTPUT_COLLECTED; a model's failure is a value."""
         log, machine, began = execution.log, self.machine, self._clock.mono_ms()
         own = self._candidates[0].endpoint.name
         log.event(ConsensusStreamStart(self.index, own, self.weight))
+        endpoints = [candidate.endpoint for candidate in self._candidates]
+        account = Account(execution, self.index, "voter", endpoints, self._clock)
         driver = StreamDriver(
             machine,
             execution,
             self.index,
-            self._open,
+            lambda opening: self._open(opening, account),
             self._clock,
             lambda: self._answered(execution),
             self._decide,
+            account,
         )
         finish = await driver.run(machine.feed(Begin(), began))
         if finish.error is not None:
             self.error, self.aborted = finish.error.wire(), finish.aborted
-        if machine.usage is not None:
-            execution.add_usage(machine.usage.input_tokens, machine.usage.output_tokens)
         took_ms = round(self._clock.mono_ms() - began)
         log.event(ConsensusStreamEnd(self.index, self.error is None, took_ms, self.error))
         if self.error is None:
             log.event(ConsensusOutputCollected(self.index, len(machine.text)))
 
-    def _open(self, opening: Open) -> tuple[str, ModelStream]:
+    def _open(self, opening: Open, account: Account) -> tuple[str, ModelStream]:
         candidate = self._candidates[opening.fallback_index]
         continuation = self.machine.options.continuation
         asked = Opening(
@@ -132,8 +149,11 @@ class Voter:
             attempt=opening.attempt,
             continue_from=opening.continue_from,
             continue_prompt=None if continuation is None else continuation.prompt,
+            paused=opening.paused,
         )
-        return candidate.provider.adapter_id, candidate.provider.open(asked)
+        account.asked(asked)
+        middle = MIDDLES[candidate.asking.middle]
+        return candidate.provider.adapter_id, middle.open(candidate.provider, asked)
 
     def _answered(self, execution: Execution) -> None:
         """Read the answer as soon as it is there: its events are committed together with COMPLETE."""

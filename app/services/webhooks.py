@@ -8,12 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from app.core.access import Principal
+from app.core.addresses import AddressRule
 from app.core.errors import FieldError, Invalid
 from app.core.events import event_types
 from app.core.webhooks import SECRET_BYTES, secret_of
 from app.ports.catalog import Once, Page, Slice
 from app.ports.webhooks import Delivery, Endpoint, NewEndpoint, WebhookEndpoints
-from app.services.models import AddressRule
 
 
 class Webhooks:

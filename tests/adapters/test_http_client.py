@@ -12,13 +12,17 @@ import httpx
 import pytest
 
 from app.adapters import http_client
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.http_client import let_end, model_client, read
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError, true_error
+from app.core.addresses import AddressRule
 from tests.support.model_server import Attempt, ModelServer
+from tests.support.network import ANYWHERE
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
 
+KEPT = Attempt([b"a"], framing="length", then="keep")
 PAUSE = 0.02
 """So that what was written before is read before what follows."""
 
@@ -136,19 +140,51 @@ async def test_what_loopback_cannot_show(seen: object, true: type[httpx.Transpor
 async def test_addresses_are_asked_for_permission_before_they_are_dialled(host: str) -> None:
     asked: list[str] = []
 
-    def nobody(address: str) -> bool:
+    def nobody(host_asked: str, address: str) -> bool:
+        assert host_asked == host
         asked.append(address)
         return False
 
-    async with ModelServer({"m": [Attempt()]}) as server, model_client(may_connect=nobody) as client:
+    async with (
+        ModelServer({"m": [Attempt()]}) as server,
+        model_client(network=CheckedNetwork(nobody)) as client,
+    ):
         with pytest.raises(AddressRefused):
             await fetch(client, f"http://{host}:{server.port}/")
         assert (server.connections, set(asked) <= {"127.0.0.1", "::1"}, bool(asked)) == (0, True, True)
     async with (
         ModelServer({"m": [Attempt([b"a"])]}) as server,
-        model_client(may_connect=lambda _: True) as client,
+        model_client(network=ANYWHERE) as client,
     ):
         assert (await fetch(client, server.base_url))[1] == b"a"
+
+
+async def by_name(host: str, port: int) -> list[str]:
+    """The resolver of the tests: every name is this machine, also those that nobody else knows."""
+    return [host if ":" in host or host[0].isdigit() else "127.0.0.1"]
+
+
+async def test_a_host_is_known_by_its_name_and_checked_by_its_address() -> None:
+    rule = AddressRule(allowed=("models.test",))
+    network = CheckedNetwork(rule.admits, resolve=by_name)
+    async with ModelServer({"m": [KEPT]}) as server, model_client(network=network) as client:
+        assert (await fetch(client, f"http://models.test:{server.port}/"))[1] == b"a"
+        for host in ("others.test", "127.0.0.1", "[::ffff:127.0.0.1]"):
+            with pytest.raises(AddressRefused, match="may not be reached"):
+                await fetch(client, f"http://{host}:{server.port}/")
+        assert (server.connections, len(server.requests)) == (1, 1)
+
+
+async def test_an_address_of_the_operators_is_reached_and_opens_no_way_for_others() -> None:
+    network = CheckedNetwork(AddressRule().admits, resolve=by_name)
+    async with ModelServer({"m": [KEPT]}) as server, model_client(network=network) as client:
+        url = httpx.URL(f"http://localhost:{server.port}/")
+        ours = await client.open(url, {}, b'{"model": "m"}', trusted=True)
+        assert await read(ours) == b"a"
+        await ours.aclose()
+        with pytest.raises(AddressRefused):
+            await client.open(url, {}, b'{"model": "m"}')
+        assert (server.connections, len(server.requests)) == (1, 1)
 
 
 async def test_redirects_are_answers_and_cookies_are_forgotten(client: httpx.AsyncClient) -> None:
@@ -176,9 +212,6 @@ async def test_a_body_comes_uncompressed_although_nobody_asked_for_compression(
         assert "content-encoding" not in response.headers
         assert server.requests[0].headers["accept-encoding"] == "identity"
         assert (await client.post(server.base_url, json={"model": "m"})).text == "hello " * 100
-
-
-KEPT = Attempt([b"a"], framing="length", then="keep")
 
 
 async def test_connections_are_kept(client: httpx.AsyncClient) -> None:

@@ -12,13 +12,15 @@ import pytest
 from aiohttp import web
 
 from app.adapters.cel import Cel
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import BODY_BYTES, Outbound
+from app.core.addresses import AddressRule
 from app.core.governance.decision import MAX_REASON, Decision
 from app.core.governance.governance import Governance, StoredGovernance, StoredPolicies
 from app.services.governor import Governor
-from app.services.models import AddressRule
 from tests.core.governance.calls import call
+from tests.support.network import unsigned
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +40,10 @@ async def gate_at(answer: Answering) -> AsyncIterator[str]:
 
 
 async def decided(url: str, *, timeout_ms: int = 5_000, private: bool = True) -> Decision:
-    outbound = Outbound(AddressRule(private=private).admits, timeout_s=10)
+    outbound = Outbound(CheckedNetwork(AddressRule(private=private).admits), timeout_s=10)
     stored = StoredPolicies(gate={"http": {"url": url, "timeout_ms": timeout_ms}})
     try:
-        governor = Governor(Cel(), HttpGates(outbound))
+        governor = Governor(Cel(), HttpGates(outbound, unsigned()))
         return await governor.decide(
             call(arguments={"path": "/"}), Governance.of(StoredGovernance(project=stored))
         )

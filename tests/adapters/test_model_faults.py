@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.adapters.http_errors import AddressRefused, Disconnected, DnsError, TlsError
+from app.adapters.model_exchange import secrets_among
 from app.adapters.model_faults import (
     connection_fault,
     error_object_fault,
@@ -173,3 +174,7 @@ def test_any_error_object_becomes_a_fault_that_can_be_stored(error: Any) -> None
 
 def test_what_was_seen_is_quoted_in_short() -> None:
     assert len(malformed("no", b"\xf0" * 10_000).message) < 250
+
+
+def test_a_secret_is_also_one_without_its_scheme_and_short_words_are_none() -> None:
+    assert secrets_among(["Bearer abcdefgh", "a b", "key", ""]) == ["Bearer abcdefgh", "abcdefgh"]

@@ -49,8 +49,8 @@ def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, 
         (b'{"metadata": {"\\u0000": 1}}', 400, "invalid_json"),
         (b'{"name": "\\ud800"}', 400, "invalid_json"),
         (b'{"metadata": {"x": 1' + b"0" * 5_000 + b"}}", 400, "invalid_json"),
-        (b'{"metadata": ' + b"[" * DEEP + b"]" * DEEP + b"}", 400, "invalid_json"),
-        (b'{"metadata": {"x": ' + b"[" * 70 + b"]" * 70 + b"}}", 400, "invalid_json"),
+        (b'{"metadata": ' + b"[" * DEEP + b"]" * DEEP + b"}", 422, "invalid_request"),
+        (b'{"metadata": {"x": ' + b"[" * 70 + b"]" * 70 + b"}}", 422, "invalid_request"),
         (b"[]", 422, "invalid_request"),
         (b"null", 422, "invalid_request"),
         (b'"text"', 422, "invalid_request"),
@@ -70,7 +70,10 @@ async def test_a_broken_body_is_told_where_it_breaks(api: Api) -> None:
     assert problem["offset"] == 9
     deep = b'{"metadata": {"x": ' + b"[" * 70 + b"]" * 70 + b"}}"
     problem = (await api.client.post(URL, content=deep, headers=JSON)).json()
-    assert problem["pointer"].startswith("/metadata/x/0")
+    assert_problem(await api.client.post(URL, content=deep, headers=JSON), 422, "invalid_request")
+    assert problem["errors"][0]["pointer"].startswith("/metadata/x/0")
+    deeper = b'{"metadata": {"x": ' + b"[" * 5_000 + b"]" * 5_000 + b"}}"
+    assert_problem(await api.client.post(URL, content=deeper, headers=JSON), 422, "invalid_request")
 
 
 @pytest.mark.parametrize(

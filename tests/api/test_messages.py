@@ -103,6 +103,11 @@ async def test_the_conversation_is_paged_by_position(api: Api) -> None:
             "/messages/0/content/tool_calls",
             "unsupported_option",
         ),
+        (
+            {"kind": "assistant_response", "content": {"text": "", "opaque": {}}},
+            "/messages/0/content/opaque",
+            "unknown_field",
+        ),
     ],
 )
 async def test_bad_messages_are_refused(api: Api, message: dict[str, Any], pointer: str, code: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from app.core.addresses import AddressRule
 from app.core.errors import Unavailable, UnknownModel
 from app.ports.catalog import ModelSpec
 from app.ports.provider import ModelEndpoint
-from app.services.models import REMEMBERED_MS, AddressRule, OperatorModels
+from app.services.models import REMEMBERED_MS, OperatorModels
 from tests.support.api import Api, serving
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +31,7 @@ async def test_a_model_is_registered_read_replaced_and_removed(api: Api) -> None
     assert answer.status_code == 201, answer.text
     made = answer.json()
     assert {name: made[name] for name in BODY} == BODY
-    assert (made["name"], made["object"], made["source"], made["limits"]) == ("m", "model", "project", {})
+    assert (made["name"], made["object"], made["source"], made["limits"]) == ("m", "model", "project", None)
     assert answer.headers["location"] == "/v1/models/m"
     assert (await api.client.get("/v1/models/m")).json() == made
     answer = await api.client.put("/v1/models/m", json={"name": "m", "provider": "scripted", "model": "x"})
@@ -40,6 +42,52 @@ async def test_a_model_is_registered_read_replaced_and_removed(api: Api) -> None
     assert (await api.client.delete("/v1/models/m")).status_code == 204
     assert (await api.client.get("/v1/models/m")).status_code == 404
     assert (await api.client.delete("/v1/models/m")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("price", "shown"),
+    [
+        ({"input": 0.15, "output": "0.60"}, {"input": "0.15", "output": "0.6"}),
+        ({"input": 0, "output": 1e-9}, {"input": "0", "output": "0.000000001"}),
+        (
+            {"input": 1, "output": 2, "cached_input": "0.5", "cache_write": "1.25", "reasoning": 3},
+            {"input": "1", "output": "2", "cached_input": "0.5", "cache_write": "1.25", "reasoning": "3"},
+        ),
+    ],
+)
+async def test_a_price_is_kept_as_the_decimals_that_were_sent(
+    api: Api, price: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    made = await api.client.post("/v1/models", json={"name": "m", **BODY, "price": price})
+    assert made.status_code == 201, made.text
+    whole = {"cached_input": None, "cache_write": None, "reasoning": None, **shown}
+    assert made.json()["price"] == (await api.client.get("/v1/models/m")).json()["price"] == whole
+    found = (await api.services.models.resolve(api.home, "m")).endpoint.price
+    assert found is not None
+    assert found.wire() == whole
+    await api.client.put("/v1/models/m", json=BODY)
+    assert (await api.client.get("/v1/models/m")).json()["price"] is None
+    changes = await api.rows(
+        "SELECT digest_before, digest_after FROM audit_log WHERE action = 'model.replace'"
+    )
+    assert changes[0]["digest_before"] != changes[0]["digest_after"]
+
+
+@pytest.mark.parametrize(
+    ("price", "pointer"),
+    [
+        ({"input": 1}, "/price/output"),
+        ({"input": -1, "output": 1}, "/price/input"),
+        ({"input": True, "output": 1}, "/price/input"),
+        ({"input": "cheap", "output": 1}, "/price/input"),
+        ({"input": 1, "output": "0.0000000001"}, "/price/output"),
+        ({"input": 1, "output": 1, "currency": "EUR"}, "/price/currency"),
+        (1, "/price"),
+    ],
+)
+async def test_what_is_no_price_is_refused(api: Api, price: Any, pointer: str) -> None:
+    answer = await api.client.post("/v1/models", json={"name": "m", **BODY, "price": price})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
 
 
 async def test_no_answer_ever_holds_a_key(api: Api) -> None:
@@ -58,7 +106,7 @@ async def test_no_answer_ever_holds_a_key(api: Api) -> None:
         ({"provider": None}, "/provider", "wrong_type"),
         ({"model": ""}, "/model", "invalid"),
         ({"api_key": "sk-secret"}, "/api_key", "unsupported_option"),
-        ({"limits": {"requests": 1}}, "/limits", "unsupported_option"),
+        ({"limits": {"requests": 1}}, "/limits/requests", "unknown_field"),
         ({"api_key_env": "PATH"}, "/api_key_env", "not_exposed"),
         ({"options": {"bad": 1}}, "/options/bad", "unknown_field"),
         ({"name": "a/b"}, "/name", "invalid"),
@@ -144,7 +192,7 @@ async def test_a_name_resolves_to_the_projects_model_then_to_the_operators(api: 
         await models.resolve(api.home, "m")
     await api.client.put("/v1/models/m", json=BODY)
     found = await models.resolve(api.home, "m")
-    assert found.endpoint == ModelEndpoint(
+    assert replace(found.endpoint, id=None) == ModelEndpoint(
         "m", "openai", "wire-name", BODY["base_url"], "the value of the variable", BODY["options"]
     )
     assert found.lifecycle == {"timeout": None}

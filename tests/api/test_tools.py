@@ -8,8 +8,9 @@ import pytest
 
 from app.adapters.db import tools as stored
 from app.core.access import Scope
+from app.core.addresses import AddressRule
 from app.ports.tool import ToolSpec
-from app.services.models import REMEMBERED_MS, AddressRule
+from app.services.models import REMEMBERED_MS
 from tests.support.api import ADD, Api, serving
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +19,8 @@ HTTP: dict[str, Any] = {
     "url": "https://tools.example/weather?units=si",
     "headers": {"Authorization": "env:MODEL_KEY", "X-Team": "a written secret"},
     "timeout_ms": {"connect": 1, "first_byte": 2, "total": 3},
+    "tries": 2,
+    "signing": {"env": "MODEL_KEY"},
 }
 BODY: dict[str, Any] = {
     "kind": "http",
@@ -61,6 +64,8 @@ async def test_a_tool_is_registered_read_replaced_and_removed(api: Api) -> None:
         "url": HTTP["url"],
         "headers": {},
         "timeout_ms": {"connect": 2_000, "first_byte": 10_000, "total": 30_000},
+        "tries": 3,
+        "signing": None,
     }
     assert replaced["created_at"] == made["created_at"] != replaced["updated_at"]
     assert (await api.client.put("/v1/tools/n", json=BODY)).status_code == 201
@@ -84,6 +89,8 @@ async def test_the_list_has_the_servers_tools_first_and_then_the_projects_by_nam
         "strict": False,
         "idempotent": False,
         "http": None,
+        "client": None,
+        "mcp": None,
         "created_at": None,
         "updated_at": None,
     }
@@ -115,8 +122,14 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
 @pytest.mark.parametrize(
     ("change", "pointer", "code"),
     [
-        ({"kind": "mcp"}, "/kind", "unsupported_option"),
-        ({"kind": "client"}, "/kind", "unsupported_option"),
+        ({"kind": "mcp"}, "/kind", "invalid"),
+        ({"kind": "client"}, "/http", "invalid"),
+        ({"kind": "client", "http": None, "client": {"expires_s": 0}}, "/client/expires_s", "invalid"),
+        ({"kind": "client", "http": None, "client": {"expires_s": "1"}}, "/client/expires_s", "wrong_type"),
+        ({"kind": "client", "http": None, "client": {"lease_s": 86_401}}, "/client/lease_s", "invalid"),
+        ({"kind": "client", "http": None, "client": {"lease": 5}}, "/client/lease", "unknown_field"),
+        ({"client": {}}, "/client", "invalid"),
+        ({"http": None}, "/http", "missing"),
         ({"kind": "python"}, "/kind", "invalid"),
         ({"kind": "ftp"}, "/kind", "invalid"),
         ({"name": "a.b"}, "/name", "invalid"),
@@ -134,7 +147,7 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
             "/parameters/minProperties",
             "invalid_schema",
         ),
-        ({"parameters": {"$ref": "https://schemas.example/a"}}, "/parameters", "invalid_schema"),
+        ({"parameters": {"$ref": "https://schemas.example/a"}}, "/parameters/$ref", "invalid_schema"),
         ({"parameters": {"enum": list(range(1_001))}}, "/parameters/enum", "invalid_schema"),
         ({"http": {}}, "/http/url", "missing"),
         (changed(method="GET"), "/http/method", "unknown_field"),
@@ -145,6 +158,16 @@ async def test_values_of_headers_are_shown_nowhere(api: Api) -> None:
         (changed(timeout_ms={"total": 600_001}), "/http/timeout_ms/total", "invalid"),
         (changed(timeout_ms={"connect": True}), "/http/timeout_ms/connect", "wrong_type"),
         (changed(timeout_ms={"read": 1}), "/http/timeout_ms/read", "unknown_field"),
+        (changed(tries=0), "/http/tries", "invalid"),
+        (changed(tries=6), "/http/tries", "invalid"),
+        (changed(tries=True), "/http/tries", "wrong_type"),
+        (changed(signing={}), "/http/signing", "invalid"),
+        (changed(signing={"env": "A", "credential": "b"}), "/http/signing", "invalid"),
+        (changed(signing={"env": "PATH"}), "/http/signing/env", "not_exposed"),
+        (changed(signing={"env": "a b"}), "/http/signing/env", "invalid"),
+        (changed(signing={"secret": "whsec_AAAA"}), "/http/signing/secret", "unknown_field"),
+        (changed(signing="whsec_AAAA"), "/http/signing", "wrong_type"),
+        (changed(headers={"Webhook-Id": "1"}), "/http/headers/Webhook-Id", "invalid"),
         (changed(headers={"X": "env:PATH"}), "/http/headers/X", "not_exposed"),
         (changed(headers={"X": "env:"}), "/http/headers/X", "not_exposed"),
         (changed(headers={"X": ""}), "/http/headers/X", "invalid"),
@@ -194,6 +217,18 @@ async def test_private_addresses_are_refused_however_they_are_written(api: Api, 
     assert [(e["pointer"], e["code"]) for e in answer.json()["errors"]] == [
         ("/http/url", "address_not_allowed")
     ]
+
+
+async def test_the_operator_bounds_the_time_of_a_call(empty_database_url: str) -> None:
+    async with serving(empty_database_url, tool_ms=5_000) as api:
+        answer = await api.client.put(
+            "/v1/tools/t", json=changed(timeout_ms={"total": 5_001, "first_byte": 1})
+        )
+        (error,) = answer.json()["errors"]
+        assert (answer.status_code, error["pointer"]) == (422, "/http/timeout_ms/total")
+        assert "5000 ms at most" in error["message"]
+        limits = {"connect": 5_000, "first_byte": 5_000, "total": 5_000}
+        assert (await api.client.put("/v1/tools/t", json=changed(timeout_ms=limits))).status_code == 201
 
 
 async def test_listed_private_hosts_may_be_called(empty_database_url: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.adapters.db.webhooks import MOST
 from app.core.access import Scope
-from app.services.models import AddressRule
+from app.core.addresses import AddressRule
 from tests.support.api import Api, serving
 
 pytestmark = pytest.mark.anyio

@@ -233,6 +233,12 @@ async def test_the_commands_of_the_clients_guide(served: Service, tmp_path: Path
 
 
 @pytest.mark.anyio
+async def test_the_commands_of_the_credentials_guide(served: Service, tmp_path: Path) -> None:
+    steps = await follow(served, *client_blocks(DOCS / "how-to" / "keep-credentials.md"), cwd=tmp_path)
+    assert "the key of our model" not in "".join(steps)
+
+
+@pytest.mark.anyio
 async def test_the_commands_of_the_consensus_guide(served: Service, tmp_path: Path) -> None:
     await follow(served, *client_blocks(DOCS / "how-to" / "ask-several-models.md"), cwd=tmp_path)
 

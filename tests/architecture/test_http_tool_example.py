@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.webhooks import secret_of
 from tests.architecture.test_documents import blocks, client_blocks, follow
 from tests.conftest import ROOT
 from tests.support.polling import until
@@ -35,7 +36,7 @@ def listening(port: int) -> bool:
 async def test_the_example_does_what_the_page_says(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SHOP_TOKEN", "Bearer of the example")
+    monkeypatch.setenv("SHOP_SIGNING", secret_of(b"s" * 32))
     (source,) = blocks(PAGE, "python")
     port = str(free_port())
     (tmp_path / "shop.py").write_text(source.replace(PLACE, port), "utf-8")
@@ -44,7 +45,7 @@ async def test_the_example_does_what_the_page_says(
     )
     try:
         await until(lambda: listening(int(port)), within_s=30)
-        async with running(database_url, exposed_env=("SHOP_TOKEN",)) as service:
+        async with running(database_url, exposed_env=("SHOP_SIGNING",)) as service:
             steps = [body.replace(PLACE, port) for body in client_blocks(PAGE)]
             assert len(await follow(service, *steps, cwd=tmp_path)) == 3
     finally:

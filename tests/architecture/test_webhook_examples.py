@@ -43,9 +43,10 @@ def cases() -> list[tuple[str, dict[str, str], bytes, bool]]:
     ]
 
 
-@pytest.mark.parametrize("case", cases())
-def test_in_python(case: tuple[str, dict[str, str], bytes, bool]) -> None:
-    secret, said, body, taken = case
+@pytest.mark.parametrize("case", range(len(cases())))
+def test_in_python(case: int) -> None:
+    # Made now: what was signed when the tests were collected may be too old by now.
+    secret, said, body, taken = cases()[case]
     (source,) = blocks(PAGE, "python")
     names: dict[str, Any] = {"__name__": "receiver"}
     exec(compile(source, str(PAGE), "exec"), names)

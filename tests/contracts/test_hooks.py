@@ -17,6 +17,7 @@ from app.adapters.hooks.python import Hook, PythonHooks, StopHook
 from app.ports.hooks import BoundHook, HookBlocked, ToolHook, ToolHookEvent
 from app.services.hooks import Blocked
 from tests.support.hooks import BEFORE, FAILED, SUCCEEDED, Told, bound, bus
+from tests.support.network import ANYWHERE, unsigned
 from tests.support.polling import until
 from tests.support.receiver import Receiver, Reply
 
@@ -100,7 +101,7 @@ class HttpStage:
 
 @asynccontextmanager
 async def http_stage() -> AsyncIterator[HttpStage]:
-    async with Receiver() as receiver, aclosing(HttpHooks(lambda host, address: True)) as hooks:
+    async with Receiver() as receiver, aclosing(HttpHooks(ANYWHERE, unsigned())) as hooks:
         made = HttpStage(receiver, hooks)
         yield made
         made.end()

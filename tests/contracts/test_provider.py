@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 import app.adapters.providers
+from app.adapters.checked_network import CheckedNetwork
+from app.adapters.command_model.command import Command, command_of
+from app.adapters.command_model.provider import CommandProvider
 from app.adapters.http_client import model_client
+from app.core.addresses import AddressRule
 from app.core.chunks import Chunk, EndMark, FinishReason, KeepAlive, TextDelta, ToolCallDelta
 from app.core.discovery import discover
 from app.core.errors import Invalid
 from app.core.faults import FaultKind, ProviderError
 from app.ports.provider import ModelEndpoint, Opening, Provider
-from tests.support import chat_wire, gemini_wire, messages_wire
+from tests.support import bedrock_wire, chat_wire, commands, gemini_wire, messages_wire
 from tests.support.answers import Answer, ask, opening
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
@@ -29,6 +36,7 @@ LONG_MS = 3_600_000
 
 WIRES: dict[str, Callable[[Steps], Attempt]] = {
     "anthropic": messages_wire.attempt,
+    "bedrock": bedrock_wire.attempt,
     "gemini": gemini_wire.attempt,
     "openai": chat_wire.attempt,
 }
@@ -45,6 +53,8 @@ class Stage(Protocol):
     """Whether the wire tells a refusal from other text."""
     ends_without_reason: bool
     """Whether an answer can be whole without a reason to stop."""
+    has_options: bool
+    """Whether its endpoints have options that say what they take natively."""
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
         """Have the model behave so; gives the opening of an attempt, 1-based."""
@@ -59,7 +69,7 @@ class Stage(Protocol):
 class ScriptedStage:
     """The script itself."""
 
-    streams_calls = says_refusals = ends_without_reason = True
+    streams_calls = says_refusals = ends_without_reason = has_options = True
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -81,11 +91,13 @@ class ScriptedStage:
 class WireStage:
     """A model server that sends the script over the provider's wire."""
 
+    has_options = True
+
     def __init__(self, provider: Provider, server: ModelServer) -> None:
         self.provider = provider
         self._server = server
-        said_on_all = provider.name != "gemini"
-        self.streams_calls = self.says_refusals = self.ends_without_reason = said_on_all
+        self.streams_calls = provider.name != "gemini"
+        self.says_refusals = self.ends_without_reason = provider.name in ("openai", "anthropic")
 
     def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
         name = self.provider.name
@@ -101,16 +113,45 @@ class WireStage:
         return len(self._server.requests) == self._server.answered + len(self._server.left_early)
 
 
+class CommandStage:
+    """A command that says the script."""
+
+    streams_calls = has_options = False
+    says_refusals = ends_without_reason = True
+
+    def __init__(self, provider: CommandProvider, known: dict[str, Command], folder: Path) -> None:
+        self.provider: Provider = provider
+        self._known = known
+        self._folder = folder
+
+    def plays(self, *attempts: Steps) -> Callable[[int], Opening]:
+        played = commands.plays(self._folder, *attempts, native_tools=True)
+        self._known["m"] = command_of(played, os.environ)
+        self.provider.check(opening("command").endpoint)
+        return lambda attempt: opening("command", attempt=attempt)
+
+    def was_asked(self) -> bool:
+        return commands.runs(self._folder) > 0
+
+    def is_free(self) -> bool:
+        return commands.all_gone(self._folder)
+
+
 @asynccontextmanager
-async def stages(name: str) -> AsyncIterator[Stage]:
+async def stages(name: str, folder: Path) -> AsyncIterator[Stage]:
+    if name == "command":
+        known: dict[str, Command] = {}
+        async with CommandProvider(known) as commanding:
+            yield CommandStage(commanding, known, folder)
+        return
     async with ModelServer() as server, model_client() as client:
         provider: Provider = discover(app.adapters.providers, "PROVIDER")[name](client)
         yield ScriptedStage(provider) if name == "scripted" else WireStage(provider, server)
 
 
-@pytest.fixture(params=sorted(discover(app.adapters.providers, "PROVIDER")))
-async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with stages(request.param) as stage:
+@pytest.fixture(params=["command", *sorted(discover(app.adapters.providers, "PROVIDER"))])
+async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with stages(request.param, tmp_path) as stage:
         yield stage
 
 
@@ -119,7 +160,9 @@ async def answered(stage: Stage, *attempts: Steps, attempt: int = 1) -> Answer:
 
 
 async def test_it_has_a_name_and_says_which_wire_it_reads(stage: Stage) -> None:
-    assert stage.provider.name in discover(app.adapters.providers, "PROVIDER")
+    # A command is the operator's: it is not among the providers that a registered model can name.
+    named = stage.provider.name in discover(app.adapters.providers, "PROVIDER")
+    assert named is (stage.provider.name != "command")
     wire = {"scripted": "openai"}.get(stage.provider.name, stage.provider.name)
     assert stage.provider.adapter_id == wire
 
@@ -284,6 +327,8 @@ async def test_unknown_options_are_refused_by_pointer(stage: Stage) -> None:
 
 
 async def test_capabilities_are_native_unless_the_options_say_otherwise(stage: Stage) -> None:
+    if not stage.has_options:
+        pytest.skip("it has no options")
     endpoint = stage.plays([{"end": "stop"}])(1).endpoint
     takes = stage.provider.capabilities(endpoint)
     assert (takes.tools, takes.response_schema) == (True, True)
@@ -299,3 +344,18 @@ async def test_nothing_but_provider_errors_comes_out(stage: Stage) -> None:
     with pytest.raises(ProviderError):
         async with stage.provider.open(what):
             pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_private_address_is_reached_for_the_operator_alone(name: str) -> None:
+    network = CheckedNetwork(AddressRule().admits)
+    async with ModelServer() as server, model_client(network=network) as client:
+        server.scripts["m"] = [WIRES[name]([{"text": "hello"}, {"end": "stop"}])]
+        provider: Provider = discover(app.adapters.providers, "PROVIDER")[name](client)
+        clients = opening(name, base_url=server.base_url)
+        refused = await ask(provider, clients)
+        assert refused.fault is not None
+        assert "may not be reached" in refused.fault.message
+        assert server.connections == 0
+        operators = replace(clients, endpoint=replace(clients.endpoint, trusted=True))
+        assert (await ask(provider, operators)).text == "hello"

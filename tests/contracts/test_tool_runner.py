@@ -1,24 +1,32 @@
-"""What holds for every kind of tool that is run: the same function, here or behind HTTP, is the same tool."""
+"""What holds for every kind of tool that is run: the same function, wherever it is, is the same tool."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
+import mcp_types as types
 import pytest
 from aiohttp import web
 
+from app.adapters.ambient import SystemClock
+from app.adapters.mcp.peers import Peers
 from app.adapters.tools.http import HttpTools
+from app.adapters.tools.mcp import McpTools
 from app.adapters.tools.python import PythonTools, Tool
 from app.core import json_text
 from app.core.action.jsonable import output_of
 from app.core.http_tool import HttpSettings
 from app.ports.tool import Invocation, ToolRunner, ToolSpec
+from tests.support.credentials import FakeCredentials
+from tests.support.mcp_server import WAYS, Offer, failed
+from tests.support.network import ANYWHERE, unsigned
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +122,7 @@ async def over_http(subject: Subject) -> AsyncIterator[Stage]:
     listening = web.ServerRunner(server, shutdown_timeout=0.1)
     await listening.setup()
     await web.TCPSite(listening, "127.0.0.1", 0).start()
-    runner = HttpTools(lambda host, address: True, {})
+    runner = HttpTools(ANYWHERE, {}, FakeCredentials(), unsigned())
     try:
         yield HttpStage(subject, runner, f"http://127.0.0.1:{listening.addresses[0][1]}/")
     finally:
@@ -129,7 +137,44 @@ async def in_process(subject: Subject) -> AsyncIterator[Stage]:
     runner.close()
 
 
-STAGES: dict[str, Callable[[Subject], Any]] = {"python": in_process, "http": over_http}
+@dataclass
+class McpStage:
+    """An MCP server that calls the functions."""
+
+    subject: Subject
+    runner: McpTools
+    specs: Mapping[str, ToolSpec]
+
+    def spec(self, name: str) -> ToolSpec:
+        return self.specs[f"mcp__offer__{name}"]
+
+
+@asynccontextmanager
+async def over_mcp(way: str, subject: Subject) -> AsyncIterator[Stage]:
+    offer = Offer()
+
+    async def answer(name: str, **arguments: Any) -> types.CallToolResult:
+        try:
+            output = await getattr(subject, name)(**arguments)
+        except ValueError as error:
+            return failed(str(error))
+        return types.CallToolResult(content=[], structured_content=output)
+
+    for name in NAMES:
+        offer.add(name, partial(answer, name))
+    async with WAYS[way](offer) as server:
+        peers = Peers(ANYWHERE, {}, FakeCredentials(), {}, SystemClock())
+        try:
+            yield McpStage(subject, McpTools(peers), await peers.tools(None, server))
+        finally:
+            await peers.aclose()
+
+
+STAGES: dict[str, Callable[[Subject], Any]] = {
+    "python": in_process,
+    "http": over_http,
+    **{way: partial(over_mcp, way) for way in WAYS},
+}
 
 
 @pytest.fixture(params=STAGES)

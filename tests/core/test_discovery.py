@@ -40,6 +40,7 @@ def test_a_module_without_the_constant_is_an_error_that_names_it(package: Module
 def test_the_providers_on_offer() -> None:
     assert sorted(discover(app.adapters.providers, "PROVIDER")) == [
         "anthropic",
+        "bedrock",
         "gemini",
         "openai",
         "scripted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -10,14 +11,16 @@ from hypothesis import strategies as st
 
 from app.core.errors import Category
 from app.core.json_schema import (
-    MAX_DEPTH,
-    MAX_ENUM,
+    CACHED_WEIGHT,
     MAX_ERRORS,
     MAX_MESSAGE,
+    MAX_VISITS,
     InvalidSchema,
+    JsonSchema,
     SchemaError,
     compile_schema,
 )
+from app.core.json_schema_limits import MAX_BYTES, MAX_DEPTH, MAX_ENUM, MAX_NODES, MAX_PROPERTIES
 
 
 def doubling(levels: int) -> dict[str, Any]:
@@ -67,19 +70,44 @@ def deep(levels: int) -> dict[str, Any]:
         ("{}", "", "is an object"),
         ({"type": "bogus"}, "/type", "bogus"),
         ({"properties": {"a/b": {"type": 3}}}, "/properties/a~1b/type", "3"),
-        ({"$ref": "http://127.0.0.1:9/schema"}, "", "never fetched"),
-        ({"$ref": "file:///etc/passwd"}, "", "never fetched"),
-        ({"items": {"$ref": "other.json"}}, "", "never fetched"),
-        ({"items": {"$id": "inner", "$ref": "#"}}, "", "$id"),
-        ({"$ref": "#nowhere"}, "", "nowhere"),
-        ({"$ref": "#x", "$defs": {"a": {"$anchor": "x"}, "b": {"const": {"$anchor": "x"}}}}, "", "#x"),
-        ({"$ref": "#/enum/0", "enum": [1]}, "", "leads to no schema"),
-        ({"$ref": "#/$defs/missing"}, "", "missing"),
-        ({"pattern": "(?=a)b"}, "/pattern", "regex"),
-        ({"pattern": "(a{1000}){1000}"}, "/pattern", "regex"),
+        ({"type": ["string", "strong"]}, "/type", "is no type"),
+        ({"required": "title"}, "/required", "array"),
+        ({"properties": {"a": {"required": True}}}, "/properties/a/required", "list of names"),
+        ({"properties": []}, "/properties", "object"),
+        ({"items": [{"type": "string"}]}, "/items", "prefixItems"),
+        ({"minimum": 0, "exclusiveMinimum": True}, "/exclusiveMinimum", "draft-04"),
+        ({"maximum": 0, "exclusiveMaximum": False}, "/exclusiveMaximum", "in place of `maximum`"),
+        ({"$schema": "http://127.0.0.1:9/own"}, "/$schema", "only the drafts"),
+        ({"$schema": 7}, "/$schema", "only the drafts"),
+        ({"$ref": "http://127.0.0.1:9/schema"}, "/$ref", "never fetched"),
+        ({"$ref": "file:///etc/passwd"}, "/$ref", "never fetched"),
+        ({"items": {"$ref": "other.json"}}, "/items/$ref", "never fetched"),
+        ({"items": {"$dynamicRef": "other.json#x"}}, "/items/$dynamicRef", "never fetched"),
+        ({"$id": "http://127.0.0.1:9/a", "not": {"$ref": "b"}}, "/not/$ref", "never fetched"),
+        ({"$defs": {"a/b": {"$ref": "b.json"}}}, "/$defs/a~1b/$ref", "never fetched"),
+        ({"definitions": {"a": {"$ref": "#/b"}}}, "/definitions/a/$ref", "leads to no schema"),
+        ({"items": {"$id": "inner", "$ref": "#"}}, "/items/$id", "$id"),
+        ({"$ref": "#nowhere"}, "/$ref", "nowhere"),
+        ({"$ref": "#x", "$defs": {"a": {"$anchor": "x"}, "b": {"const": {"$anchor": "x"}}}}, "/$ref", "#x"),
+        ({"$ref": "#/enum/0", "enum": [1]}, "/$ref", "leads to no schema"),
+        ({"$ref": "#/$defs/missing"}, "/$ref", "missing"),
+        ({"$ref": "#/$defs/geo/city~v2", "$defs": {"geo/city~v2": {}}}, "/$ref", "leads to no schema"),
+        ({"pattern": "(?=a)b"}, "/pattern", "linear time"),
+        ({"pattern": "(a)\\1"}, "/pattern", "no back-references"),
+        ({"pattern": "("}, "/pattern", "no pattern"),
+        ({"patternProperties": {"(?<!a)b": {}}}, "/patternProperties/(?<!a)b", "linear time"),
+        ({"pattern": "(a{1000}){1000}"}, "/pattern", "no pattern"),
+        ({"prefixItems": [{"pattern": f"\\p{{L}}{{90}}{n}"} for n in range(9)]}, "", "too large"),
+        ({"prefixItems": [{"pattern": f"a{n}"} for n in range(300)]}, "", "too many patterns"),
         ({"properties": {"x": {"enum": list(range(MAX_ENUM + 1))}}}, "/properties/x/enum", "enum"),
-        ({"description": "x" * 65_536}, "", "bytes"),
-        ({"properties": {f"p{n}": {} for n in range(5_001)}}, "", "members"),
+        ({"description": "x" * MAX_BYTES}, "", "bytes"),
+        ({"required": [str(n) for n in range(MAX_NODES)]}, "", "members"),
+        ({"properties": {f"p{n}": {} for n in range(MAX_PROPERTIES + 1)}}, "", "properties"),
+        (
+            {"items": [{"properties": {f"p{n}": {}, "q": {}}} for n in range(MAX_PROPERTIES)]},
+            "",
+            "properties",
+        ),
         (deep(MAX_DEPTH), "/items" * MAX_DEPTH, "levels deep"),
         (deep(3_000), "/items" * MAX_DEPTH, "levels deep"),
         (doubling(40), "", "one value"),
@@ -113,6 +141,10 @@ def test_a_schema_that_is_not_taken_is_refused_with_its_place(schema: Any, at: s
         {"$ref": "#x", "$defs": {"a": {"$anchor": "x"}}},
         {"properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}},
         {"$ref": "#"},
+        {"default": {"$ref": "other.json"}, "examples": [{"$id": "x"}], "const": {"pattern": "("}},
+        {"format": "no-such-format", "nullable": True, "x-ours": [1]},
+        {"pattern": "^[\\p{L}\\p{N}_-]{1,64}$"},
+        {"$schema": "https://spec.openapis.org/oas/3.1/dialect/base", "type": "string"},
         {},
     ],
 )
@@ -209,3 +241,68 @@ def test_one_schema_is_compiled_once_and_others_do_not_disturb_it() -> None:
 @given(st.integers(), st.integers())
 def test_the_cache_never_confuses_two_schemas(one: int, other: int) -> None:
     assert compile_schema({"const": one}).accepts(other) == (one == other)
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "(a|a)*b", "(a|aa)+$", "(.*a){20}"])
+def test_patterns_that_others_backtrack_on_are_matched_at_once(pattern: str) -> None:
+    for schema in ({"pattern": pattern}, {"propertyNames": {"pattern": pattern}}):
+        value: Any = "a" * 20_000 + "!"
+        compile_schema(schema).accepts(value if "pattern" in schema else {value: 1})
+    named = compile_schema(
+        {"patternProperties": {pattern: {"type": "string"}}, "additionalProperties": False}
+    )
+    assert named.accepts({"a" * 40 + "!": 1}) is False
+
+
+def test_a_value_that_is_too_large_for_its_alternatives_is_refused_unseen() -> None:
+    schema = compile_schema({"items": {"anyOf": [{"const": n} for n in range(1_000)]}})
+    assert schema.accepts([999] * 100)
+    large = [999] * (MAX_VISITS // 1_000 + 1)
+    assert not schema.accepts(large)
+    (fault,) = schema.check(large)
+    assert "too large" in fault.message
+
+
+def test_schemas_that_weigh_much_do_not_pile_up() -> None:
+    kept = weakref.WeakSet[JsonSchema]()
+    for number in range(CACHED_WEIGHT // 96 * 2):
+        kept.add(compile_schema({"pattern": f"^\\p{{L}}{{90}}{number}$"}))
+    assert 0 < len(kept) <= CACHED_WEIGHT // 96 + 1
+
+
+@pytest.mark.parametrize(
+    ("value", "ok"), [(0.07, True), (19.99, True), (0.075, False), (1e308, True), (3, True), (10**30, True)]
+)
+def test_multiples_are_decimal(value: float, ok: bool) -> None:
+    assert compile_schema({"multipleOf": 0.01}).accepts(value) is ok
+
+
+def test_formats_are_noted_and_not_checked() -> None:
+    schema = compile_schema({"items": {"type": "string", "format": "email"}})
+    assert schema.check(["." * 100_000, "someone@example.org", ""]) == []
+
+
+def test_names_that_look_alike_are_two_and_a_name_is_no_reference() -> None:
+    schema = compile_schema(
+        {
+            "properties": {
+                "\u00e9": {"type": "integer"},
+                "e\u0301": {"type": "string"},
+                "$ref": {"type": "string"},
+                "": {"type": "integer"},
+                "a~/b": {"type": "integer"},
+            },
+            "required": ["$ref"],
+        }
+    )
+    assert schema.check({"\u00e9": 1, "e\u0301": "x", "$ref": "#/nowhere", "": 1, "a~/b": 2}) == []
+    wrong = schema.check({"\u00e9": "x", "$ref": 1, "": "", "a~/b": ""})
+    assert [fault.pointer for fault in wrong if "type" in fault.message].count("/") == 1
+    assert {fault.pointer for fault in wrong} == {"/\u00e9", "/$ref", "/", "/a~0~1b"}
+
+
+def test_members_without_a_name_have_their_place() -> None:
+    inner = {"additionalProperties": {"items": {"type": "integer"}}}
+    schema = compile_schema({"properties": {"": {"type": "integer"}, "a": inner}})
+    faults = schema.check({"": "x", "a": {"": ["x", 1, "x"], "b": ["x"]}})
+    assert {fault.pointer for fault in faults} == {"/", "/a//0", "/a//2", "/a/b/0"}

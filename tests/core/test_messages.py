@@ -5,7 +5,9 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from pydantic_core import from_json
 
+from app.core.json_text import dumps
 from app.core.messages import (
     ROLES,
     ActionRequestContent,
@@ -19,6 +21,7 @@ from app.core.messages import (
     SystemContent,
     read_content,
 )
+from app.core.opaque import Opaque, OpaqueBlock
 
 EXAMPLES: list[Content] = [
     SystemContent("You add."),
@@ -32,6 +35,14 @@ EXAMPLES: list[Content] = [
     ActionResponseContent("add", {"a": 1}, None, "r1"),
     ActionResponseContent("add", {}, {"error": "E: m"}, "r1", "E: m", output_truncated=True),
 ]
+
+
+def test_what_a_provider_wants_back_is_stored_as_it_wrote_it() -> None:
+    blocks = (OpaqueBlock('{"b": 1.50, "a": 2}'), OpaqueBlock("{}", at=3, span=2, calls=1, of_call=True))
+    content = AssistantContent("texts", opaque=Opaque("anthropic", "claude", blocks))
+    stored = from_json(dumps(content.wire()))
+    assert stored["opaque"]["blocks"][0] == {"json": '{"b": 1.50, "a": 2}'}
+    assert read_content(content.kind, stored) == content
 
 
 @pytest.mark.parametrize("content", EXAMPLES, ids=lambda content: content.kind.value)

@@ -110,5 +110,6 @@ def test_the_composed_database_is_kept_and_secrets_must_be_given() -> None:
     assert database["image"] == "postgres:18"
     assert database["volumes"] == ["database:/var/lib/postgresql"]
     secrets = set(re.findall(r"\$\{(\w+)", COMPOSE))
-    assert secrets == {"POSTGRES_PASSWORD", "BRANCHLINE_SECRET_KEY", "BRANCHLINE_BOOTSTRAP_KEY"}
+    own = {f"BRANCHLINE_{name}" for name in ("SECRET_KEY", "BOOTSTRAP_KEY", "SEALING_KEYS")}
+    assert secrets == {"POSTGRES_PASSWORD", *own}
     assert len(re.findall(r"\$\{\w+:\?", COMPOSE)) == COMPOSE.count("${")

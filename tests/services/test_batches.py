@@ -17,25 +17,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.core.action.normalize import ActionCall, proposed
+from app.core.client_tool import ClientSettings
 from app.core.governance.decision import Decision
 from app.core.json_text import dumps
 from app.core.operate.params import Batch
 from app.core.record import EventEntry
 from app.ports.storage import (
-    ApprovalClosed,
-    ApprovalRecord,
     CallEnd,
     CallRecord,
     CallStart,
     Flush,
     FlushResult,
-    NewApproval,
     NewCall,
     NewMessage,
     RunRecord,
     RunStore,
 )
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
+from app.ports.waiting import (
+    ApprovalRecord,
+    ClientCallRecord,
+    NewApproval,
+    NewClientCall,
+    WaitClosed,
+    Waits,
+    WaitStore,
+)
 from app.services.act import Acting, CallsWait, Proposals, ToolsFailed
 from app.services.earlier import Earlier
 from app.services.execution import Execution
@@ -48,6 +55,8 @@ BATCHES = int(os.environ.get("BRANCHLINE_TEST_BATCHES", "300"))
 """Random batches; raise it to look harder."""
 TERMINAL = {"completed", "failed", "skipped", "cancelled", "aborted"}
 DOES = ("works", "gives null", "fails", "fails once", "hangs", "is cancelled")
+CLIENTS = ("brings", "brings null", "brings an error", "brings an error once", "is late", "never comes")
+"""What clients do with calls of tools of these names."""
 SAYS = ("allow", "gate denies", "permissions deny", "approve", "deny", "edit", "expire", "leave")
 IDS = CountingIds()
 
@@ -59,6 +68,7 @@ class Table:
     messages: dict[UUID, NewMessage] = field(default_factory=dict)
     calls: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     approvals: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    handed: dict[UUID, ClientCallRecord] = field(default_factory=dict)
     events: list[EventEntry] = field(default_factory=list)
     end: RunRecord | None = None
 
@@ -85,11 +95,44 @@ class Table:
             case CallEnd():
                 assert self.calls[row.id]["end"] is None, "a call ends once"
                 self.calls[row.id] |= {"status": row.status, "end": row}
+            case NewClientCall():
+                assert self.calls[row.function_call_id]["status"] == "processing"
+                self.calls[row.function_call_id]["status"] = "pending"
+                self.handed[row.function_call_id] = _client_call_record(row)
             case NewApproval():
                 self.approvals[row.function_call_id] = {"row": row, "status": "pending"}
-            case ApprovalClosed():
+            case WaitClosed():
+                assert row.function_call_id not in self.handed, "these are closed before they are read"
                 asked = self.approvals[row.function_call_id]
                 asked["status"] = "cancelled" if asked["status"] == "pending" else asked["status"]
+
+    async def settled_waits(self, run_id: UUID, epoch: int, *, close: bool = False) -> Waits:
+        """What clients have brought; at the last moment too, but nothing after that."""
+        assert close
+        self.clients_come()
+        for id, handed in self.handed.items():
+            if handed.status == "waiting":
+                self.handed[id] = replace(handed, status="cancelled", ended_at=handed.created_at)
+        return Waits((), list(self.handed.values()))
+
+    def clients_come(self) -> None:
+        """Each does with the calls that wait for it what it always does."""
+        for id, handed in self.handed.items():
+            if handed.status != "waiting" or handed.function == "never comes":
+                continue
+            error = None
+            if handed.function == "brings an error" or (
+                handed.function == "brings an error once" and handed.attempt == 1
+            ):
+                error = '{"type": "NO", "message": "no", "retryable": true}'
+            late = handed.function == "is late"
+            self.handed[id] = replace(
+                handed,
+                status="expired" if late else "answered",
+                output="null" if handed.function == "brings null" else "3",
+                error=error,
+                ended_at=handed.expires_at if late else handed.created_at,
+            )
 
     def earlier(self, says: Sequence[str]) -> Earlier:
         """What a process that takes the run up finds, after people have said this by index of call."""
@@ -103,7 +146,8 @@ class Table:
                 if asked["status"] == "pending":
                     asked["status"] = _STATUS[says[row.index]]
                 approvals.append(_approval_record(asked["row"], asked["status"], says[row.index] == "edit"))
-        return Earlier(calls, approvals)
+        self.clients_come()
+        return Earlier(calls, Waits(approvals, list(self.handed.values())))
 
 
 _STATUS = {
@@ -128,6 +172,12 @@ def _call_record(row: NewCall, status: str, end: CallEnd | None, response: UUID 
         "created_at": datetime.now(UTC),
     }
     return CallRecord(**{**made, **ended, **more})
+
+
+def _client_call_record(row: NewClientCall) -> ClientCallRecord:
+    made = {name: getattr(row, name) for name in ClientCallRecord.__slots__ if hasattr(row, name)}
+    more = dict.fromkeys(name for name in ClientCallRecord.__slots__ if name not in made)
+    return ClientCallRecord(**{**more, **made, "status": "waiting", "output_truncated": False})
 
 
 def _approval_record(row: NewApproval, status: str, edited: bool) -> ApprovalRecord:
@@ -197,9 +247,15 @@ class Ruled(Oversight):
 
 
 SPECS = {name: ToolSpec(name, "python", "", {"type": "object"}, idempotent=True) for name in DOES}
+SPECS |= {
+    name: ToolSpec(
+        name, "client", "", {"type": "object"}, idempotent=True, settings=ClientSettings().settings()
+    )
+    for name in CLIENTS
+}
 
 REQUESTS = st.lists(
-    st.tuples(st.sampled_from([*DOES, "unknown"]), st.sampled_from(SAYS), st.booleans()),
+    st.tuples(st.sampled_from([*DOES, *CLIENTS, "unknown"]), st.sampled_from(SAYS), st.booleans()),
     min_size=1,
     max_size=6,
 )
@@ -246,7 +302,15 @@ async def _through(
     table, tools, clock = Table(), Tools(), FakeClock()
     recorder = Recorder(cast(RunStore, table), Feeds(), clock, lambda started: None)
     work = asyncio.create_task(recorder.work())
-    acting = Acting({"python": tools}, clock, IDS, timeout_s=1, approval_s=60)
+    acting = Acting(
+        {"python": tools},
+        clock,
+        IDS,
+        timeout_s=1,
+        approval_s=60,
+        client_s=60,
+        waits=cast(WaitStore, table),
+    )
     run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC))
     says = [said for _, said, _ in requests]
     calls = [
@@ -255,10 +319,11 @@ async def _through(
     ]
     proposals = Proposals(calls, SPECS, list(SPECS), oversight=Ruled(says) if governed else FREE)
     try:
-        for round_ in range(len(requests) + 2):
+        most = 4 * len(requests)  # a person's word, and three attempts of a client
+        for round_ in range(most + 2):
             first = round_ == 0
             execution = Execution(run, recorder.draft(run) if first else recorder.open(run))
-            if round_ == len(requests) + 1:
+            if round_ == most + 1:
                 execution.stop.request("user")  # what nobody decides is cancelled in the end
             batch = acting.batch(execution, proposals, how)
             if first:
@@ -278,7 +343,7 @@ async def _through(
                 await execution.log.committed()
                 return table, tools
             except CallsWait as wait:
-                execution.wait("{}", wait.until)
+                execution.wait("{}", wait.until, wait.reason)
                 await execution.log.committed()
                 proposals = replace(proposals, earlier=table.earlier(says))
         raise AssertionError("it never ended")
@@ -295,6 +360,12 @@ def _check(table: Table, tools: Tools) -> None:
     assert {kept["status"] for kept in table.calls.values()} <= TERMINAL
     assert {kept["row"].action_request_id for kept in table.calls.values()} == requests.keys()
     assert "pending" not in {asked["status"] for asked in table.approvals.values()}
+    for id, handed in table.handed.items():
+        status = table.calls[id]["status"]
+        fits = {"expired": "failed", "cancelled": "cancelled"}.get(
+            handed.status, "failed" if handed.error else "completed"
+        )
+        assert status == fits, "what a client brought is what is recorded"
     ran = Counter(kept["row"].call_id for kept in table.calls.values())
     assert all(times <= ran[call_id] for call_id, times in tools.ran.items()), "each attempt has its row"
     for id, kept in table.calls.items():

@@ -41,8 +41,9 @@ def run_of(number: int) -> RunRecord:
 class Rows:
     """An outbox with one endpoint, and a store of runs that have ended; it can be out of reach."""
 
-    def __init__(self, owed: int = 0) -> None:
+    def __init__(self, owed: int = 0, *, secrets: Sequence[str] = (SECRET,)) -> None:
         self.owed = [run_of(number).id for number in range(10, 10 + owed)]
+        self.secrets = secrets
         self.log = LOG
         self.fixed: list[tuple[UUID, int]] = []
         self.away = False
@@ -68,7 +69,7 @@ class Rows:
         count = min(room.get(ENDPOINT, each), limit)
         taken, self.owed = self.owed[:count], self.owed[count:]
         return [
-            Due(ENDPOINT, run, PROJECT, 1, 0, None, 0, 0, "http://x", [SECRET], None, (), 0.0)
+            Due(ENDPOINT, run, PROJECT, 1, 0, None, 0, 0, "http://x", self.secrets, None, (), 0.0)
             for run in taken
         ]
 
@@ -219,3 +220,14 @@ async def test_what_is_under_way_at_the_end_may_end() -> None:
     asyncio.get_running_loop().call_soon(sender.free.set)
     await courier.stop(10)
     assert (len(rows.settled), courier.taken, courier.done) == (3, 3, 3)
+
+
+async def test_nothing_is_posted_that_cannot_be_signed() -> None:
+    rows, sender = Rows(owed=1, secrets=[]), Sender()
+    async with working(courier_of(rows, sender, FakeClock())):
+        await until(lambda: rows.settled)
+    ((_, settlement),) = rows.settled
+    assert sender.most == 0
+    assert (settlement.status, settlement.failures) == ("pending", 1)
+    assert settlement.answer is not None
+    assert "BRANCHLINE_SEALING_KEYS" in str(settlement.answer.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from app.adapters.cel import Cel
 from app.core.governance.decision import Decision
 from app.core.governance.governance import Governance, StoredGovernance, StoredPolicies
+from app.core.governance.remote import Remote
 from app.ports.expressions import ExpressionFailed
 from app.ports.governance import GateAnswer, GateFailed
 from app.services.governor import Governor
@@ -33,9 +35,10 @@ class ScriptedGate:
         self._answer = answer
         self.asked: list[tuple[str, Mapping[str, Any], int]] = []
 
-    async def ask(self, url: str, question: Mapping[str, Any], *, timeout_ms: int) -> GateAnswer:
+    async def ask(self, gate: Remote, question: Mapping[str, Any], *, project_id: UUID) -> GateAnswer:
         """See the port."""
-        self.asked.append((url, question, timeout_ms))
+        assert str(project_id) == question["project"]["id"]
+        self.asked.append((gate.url, question, gate.timeout_ms))
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer

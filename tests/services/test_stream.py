@@ -15,6 +15,7 @@ from app.core.chunks import Chunk, TextDelta
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, TimeoutOptions
+from app.ports.ambient import Clock
 from app.ports.storage import RunRecord
 from app.services.execution import Execution
 from app.services.feed import Feed
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.anyio
 
 
 def driver_of(
-    stream: ModelStream, timeout: TimeoutOptions = NO_TIMEOUTS
+    stream: ModelStream, timeout: TimeoutOptions = NO_TIMEOUTS, clock: Clock | None = None
 ) -> tuple[StreamDriver, Sequence[Any]]:
     """A driver over this stream, and the first effects of its machine."""
-    clock, ids = SystemClock(), CountingIds()
+    clock, ids = clock or SystemClock(), CountingIds()
     options = LifecycleOptions(timeout=timeout, retry=NO_RETRIES)
     machine = StreamMachine(options, models=1, draw=lambda: 0.5, calls_left=1)
     run = RunRecord(ids.new(), ids.new(), ids.new(), "operate", "running", "{}", datetime.now(UTC))
@@ -76,3 +77,53 @@ async def test_a_limit_that_comes_nearer_strikes_in_its_time(initial_ms: int | N
         finish = await driver.run(effects)
     assert finish.error is not None
     assert finish.error.code == "INTER_TOKEN_TIMEOUT"
+
+
+class Waiting:
+    """A stream that is never let in; it tells whether somebody waits."""
+
+    def __init__(self) -> None:
+        self.waits = False
+
+    async def admitted(self) -> None:
+        """Wait for ever."""
+        self.waits = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.waits = False
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
+        raise AssertionError("it was never let in")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing was entered."""
+
+
+async def test_who_waits_to_be_let_in_is_ended_by_the_limit_on_the_whole_and_by_no_other() -> None:
+    stream = Waiting()
+    driver, effects = driver_of(stream, TimeoutOptions(initial_ms=20, total_ms=200))
+    async with asyncio.timeout(10):
+        finish = await driver.run(effects)
+    assert finish.error is not None
+    assert finish.error.code == "DEADLINE_EXCEEDED"
+    assert not stream.waits
+
+
+class Counting(SystemClock):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def mono_ms(self) -> float:
+        """See the port."""
+        self.looks += 1
+        return super().mono_ms()
+
+
+async def test_waiting_to_be_let_in_costs_nothing_meanwhile() -> None:
+    clock = Counting()
+    driver, effects = driver_of(Waiting(), TimeoutOptions(initial_ms=20, total_ms=1_000), clock)
+    async with asyncio.timeout(10):
+        await driver.run(effects)
+    assert clock.looks < 20

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from tests.support.markdown import named_tests, table
+
 DATA: Final = Path(__file__).resolve().parents[1] / "data"
 
 HEAD: Final = """# Conformance
@@ -91,19 +93,17 @@ def page(notice: str) -> str:
         BEHAVIOURS,
         _table("No.", found.behaviours),
         GAPS,
-        "| What | Shown by |\n| --- | --- |\n"
-        + "\n".join(f"| {row.says} | {_named(row.tests)} |" for row in found.gaps),
+        table(["What", "Shown by"], ([row.says, named_tests(row.tests)] for row in found.gaps)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _table(first: str, rows: Iterable[Row]) -> str:
-    lines = [f"| {first} | What it says | Here | Shown by |", "| --- | --- | --- | --- |"]
-    for row in rows:
-        here = f"**{row.verdict}**" + (f": {row.how}" if row.how else "")
-        lines.append(f"| {row.id} | {row.says} | {here} | {_named(row.tests)} |")
-    return "\n".join(lines)
+    return table(
+        [first, "What it says", "Here", "Shown by"],
+        ([row.id, row.says, _here(row), named_tests(row.tests)] for row in rows),
+    )
 
 
-def _named(tests: Iterable[str]) -> str:
-    return "<br>".join(f"`{test}`" for test in tests)
+def _here(row: Row) -> str:
+    return f"**{row.verdict}**" + (f": {row.how}" if row.how else "")

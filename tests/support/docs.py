@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import app.wiring  # noqa: F401  a refusal is listed once its module is imported
+from app.adapters.command_model.settings import CommandSettings
 from app.api.errors import as_markdown as errors_as_markdown
 from app.api.event_schemas import event_schemas
 from app.core.events import event_types
@@ -28,21 +30,15 @@ from app.core.events.base import Event, camel
 from app.core.lifecycle.delays import Strategy
 from app.core.lifecycle.faults import TROUBLES
 from app.core.lifecycle.table import EDGES, State, as_mermaid
-from app.settings import PREFIX, ModelSettings, Settings
-from tests.support import conformance
+from app.settings import PREFIX, McpServerSettings, ModelSettings, Settings
+from tests.support import case_rows, conformance
+from tests.support.markdown import table
 from tests.support.walks import UNWALKED, walked_by
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 NOTICE = "<!-- Made from the code by `python -m tests.support.docs`; do not edit. -->"
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A Markdown table."""
-    lines = [list(head), *(list(row) for row in rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def said_of(cls: type) -> dict[str, str]:
@@ -233,6 +229,7 @@ _TYPES: Mapping[str, str] = {
     "list[str]": "array of strings",
     "list[list[int]]": "array of arrays of integers",
     "list[dict[str, Any]]": "array of objects",
+    "dict[str, str]": "object of strings",
     "dict[str, float]": "object of numbers",
     "TextRef": "string or null",
 }
@@ -261,10 +258,21 @@ In the environment lists are separated by commas, and objects are JSON. On the c
 A model under `models`:
 
 {table(["Member", "Default", "Meaning"], _settings(ModelSettings))}
+
+A [command](how-to/use-a-command-as-a-model.md) under `models.NAME.command`:
+
+{table(["Member", "Default", "Meaning"], _settings(CommandSettings))}
+
+A server in `mcp_servers` ([how](how-to/use-mcp-servers.md)):
+
+{table(["Member", "Default", "Meaning"], _settings(McpServerSettings))}
 """
 
 
-def _settings(cls: type[Settings] | type[ModelSettings]) -> Iterable[list[str]]:
+_Parts = type[Settings] | type[ModelSettings] | type[CommandSettings] | type[McpServerSettings]
+
+
+def _settings(cls: _Parts) -> Iterable[list[str]]:
     said = said_of(cls)
     for name, field in cls.model_fields.items():
         alias = field.validation_alias
@@ -278,6 +286,8 @@ def _default(value: Any) -> str:
             return "–"
         case _ if value is PydanticUndefined:
             return "has to be given"
+        case BaseModel():
+            return ", ".join(f"`{name}` {said}" for name, said in value)
         case _:
             return f"`{value}`"
 
@@ -303,6 +313,7 @@ def errors() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "cases.md": lambda: case_rows.page(NOTICE),
     "conformance.md": lambda: conformance.page(NOTICE),
     "errors.md": errors,
     "events.md": events,

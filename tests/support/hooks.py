@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -59,6 +59,7 @@ def bus(*installed: BoundHook, **settings: Any) -> HookBus:
 class UrlHook(Told):
     """What `bus` makes of a URL."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, signing: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.url = url
+        self.signing = signing

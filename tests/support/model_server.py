@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
+from urllib.parse import unquote
 
 Framing = Literal["eof", "chunked", "length"]
 Then = Literal["close", "reset", "hang", "keep"]
@@ -63,9 +64,11 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The `model` of the body, else the one between `/models/` and a colon in the path, else ""."""
+        """The `model` of the body, else the one in the path as Gemini or Bedrock have it, else ""."""
         if isinstance(self.body, dict) and "model" in self.body:
             return str(self.body["model"])
+        if "/model/" in self.path:
+            return unquote(self.path.partition("/model/")[2].partition("/")[0])
         return self.path.partition("/models/")[2].partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""A plug-in of pytest: a run of the whole suite fails if one that docs/conformance.md names did not pass."""
+"""A plug-in of pytest: a run of the whole suite fails if one that a page of docs/ names did not pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.conformance import load
+from tests.support.named_tests import named
 
 CHOICES: Final = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "collectonly", "stepwise")
 """Options with which only a part of the suite is run."""
@@ -38,7 +38,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._ran = Ran()
-        self._missing: list[str] = []
+        self._missing: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A phase of a test is over."""
@@ -47,16 +47,17 @@ class Watch:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Everything has run; what failed is told already."""
         if exitstatus == pytest.ExitCode.OK:
-            self._missing = self._ran.missing(load().tests)
-        if self._missing:
+            self._missing = {page: self._ran.missing(tests) for page, tests in named().items()}
+        if any(self._missing.values()):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say which."""
-        if self._missing:
-            terminalreporter.section("named in docs/conformance.md, and not run", red=True)
-            for name in self._missing:
-                terminalreporter.line(name)
+        for page, missing in self._missing.items():
+            if missing:
+                terminalreporter.section(f"named in {page}, and not run", red=True)
+                for name in missing:
+                    terminalreporter.line(name)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,4 +65,4 @@ def pytest_configure(config: pytest.Config) -> None:
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     part = any(config.getoption(name, None) for name in CHOICES)
     if whole and not part and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Watch(), "conformance-watch")
+        config.pluginmanager.register(Watch(), "named-tests-watch")

@@ -12,6 +12,7 @@ import httpx
 import orjson
 import pytest
 
+from app.adapters.checked_network import Resolve, from_system
 from app.server import Server, bound, url_of
 from app.settings import Settings
 from app.wiring import Application, application
@@ -164,11 +165,13 @@ async def frames(lines: AsyncIterator[str]) -> AsyncIterator[Frame]:
 
 @asynccontextmanager
 async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
-    """The service on a free port, for the block."""
+    """The service on a free port, for the block; `resolve` may find the addresses of clients' hosts."""
+    resolve: Resolve = settings.pop("resolve", from_system)
     chosen = Settings(
         **{
             "port": 0,
             "secret_key": "a pepper for tests",
+            "sealing_keys": ("tests:" + "dGhlIHNlYWxpbmcga2V5IG9mIGFsbCB0aGUgdGVzdHM=",),
             "tool_modules": ("tests.support.tools",),
             "guardrail_modules": ("tests.support.guardrails",),
             "lease_ms": 15_000,
@@ -177,7 +180,7 @@ async def running(database_url: str, **settings: Any) -> AsyncIterator[Service]:
     )
     with bound(chosen) as listener:
         url = url_of(listener)
-        async with application(chosen, database_url) as made:
+        async with application(chosen, database_url, resolve=resolve) as made:
             server = QuietServer(made.app, made.closing.set)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             await server.up.wait()

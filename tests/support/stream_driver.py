@@ -1,14 +1,14 @@
 """Drive a stream machine through a script, synchronously and on a virtual clock.
 
 A script is a list of steps in the form of tests/data/flows.json: `text`, `tool_call`, `wait_ms`,
-`open_wait_ms`, `error` and `end`, and besides `reasoning`, `refusal`, `usage`, `keep_alive`, `finish` (a
-reason without an end mark) and `hold_ms` (we do not read for so long). A script that runs out is a
-connection that closes.
+`open_wait_ms`, `error` and `end`, and besides `reasoning`, `refusal`, `usage`, `opaque` (blocks that the
+provider wants back), `keep_alive`, `finish` (a reason without an end mark) and `hold_ms` (we do not read
+for so long). A script that runs out is a connection that closes; after a pause comes the next script.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +17,11 @@ from app.core import chunks
 from app.core.events.base import Callback, Event, TextRef
 from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
-from app.core.lifecycle.effects import Ask, Close, Finish, Open, Position
+from app.core.lifecycle.effects import Ask, AttemptEnded, Close, Finish, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Held, Input, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
+from app.core.opaque import OpaqueBlock
 from app.core.operate.lifecycle import LifecycleBody, merge_lifecycle
 from tests.support.decide import CALLED
 from tests.support.invariants import assert_log
@@ -30,7 +31,7 @@ Scripts = Sequence[Sequence[Sequence[Step]]]
 """What model i yields at its j-th attempt; the last attempt repeats."""
 
 _WAITS = {"wait_ms", "open_wait_ms", "hold_ms"}
-_REASONS = {"stop", "length", "tool_calls", "content_filter", "refusal"}
+_REASONS = {"stop", "length", "tool_calls", "content_filter", "refusal", "paused"}
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Trace:
     opens: list[Open] = field(default_factory=list)
     closes: int = 0
     asks: list[Ask] = field(default_factory=list)
+    attempts: list[AttemptEnded] = field(default_factory=list)
     finish: Finish | None = None
 
     @property
@@ -158,6 +160,8 @@ class StreamDriver:
         self._steps: deque[Step] | None = None
         self._opened = False
         self._place = Position(0, 0)
+        self._pauses: Counter[int] = Counter()
+        """By model."""
 
     def run(self) -> Trace:
         """Drive the session from `Begin` to `Finish`."""
@@ -204,13 +208,19 @@ class StreamDriver:
                     assert self._steps is None, "two streams open at once"
                     self.trace.opens.append(effect)
                     attempts = self._scripts[effect.fallback_index]
-                    self._steps = deque(attempts[min(effect.attempt, len(attempts)) - 1])
+                    self._pauses[effect.fallback_index] += effect.paused is not None
+                    nth = effect.attempt + self._pauses[effect.fallback_index]
+                    self._steps = deque(attempts[min(nth, len(attempts)) - 1])
                     self._opened = False
                 case Close():
                     self.trace.closes += 1
                     self._steps = None
                 case Finish():
                     self.trace.finish = effect
+                    assert len(self.trace.attempts) == len(self.trace.opens), "an attempt without an end"
+                case AttemptEnded():
+                    self.trace.attempts.append(effect)
+                    assert len(self.trace.attempts) == len(self.trace.opens), "an end without its beginning"
                 case Ask():
                     self.trace.asks.append(effect)
                 case Event():
@@ -296,6 +306,8 @@ def chunks_of(step: Step) -> list[chunks.Chunk]:
             return [chunks.ToolCallDelta(**value)]
         case "usage":
             return [chunks.UsageReport(**value)]
+        case "opaque":
+            return [chunks.OpaqueBlocks([OpaqueBlock(**block) for block in value])]
         case "keep_alive":
             return [chunks.KeepAlive()]
         case "finish":

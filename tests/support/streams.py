@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.conftest import DATA, SHARED
+
+_MESSAGES = "anthropic-messages"
+
+REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "pause_turn": "length"}
+"""How an answer ends that ends so; a pause is an end where no further model call is allowed."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,8 @@ class Stream:
     file: Path
     says: dict[str, Any]
     """Only what was found; texts as such or as a digest."""
+    provider: str = "openai"
+    """Whose wire it is."""
 
     @property
     def body(self) -> bytes:
@@ -47,8 +54,25 @@ def recorded() -> Iterable[Stream]:
             yield Stream(folder / entry["file"], says)
 
 
+def on_messages() -> Iterable[Stream]:
+    """Those on the wire of Anthropic's Messages, our own and those beside the checkout."""
+    beside = SHARED / "cases" / "recorded"
+    for folder in (DATA / "messages", beside):
+        index = folder / "index.json"
+        for entry in json.loads(index.read_text("utf-8")) if index.is_file() else ():
+            if entry.get("wire", _MESSAGES) == _MESSAGES:
+                yield Stream(folder / entry["file"], _in_our_words(entry["decoded"]), "anthropic")
+
+
+def _in_our_words(found: Mapping[str, Any]) -> dict[str, Any]:
+    says = {key: found[key] for key in ("text_sha256", "text_chars", "reasoning_chars")}
+    says["finish"], says["end_mark"] = REASONS[found["finish"]], True
+    says["tool_calls"] = [[None, call["name"], call["arguments"]] for call in found["tool_calls"]]
+    return says
+
+
 STREAMS = [*own(), *recorded()]
-"""All of them."""
+"""All of the chat completions wire."""
 
 
 def smallest(count: int) -> list[Stream]:

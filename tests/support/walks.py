@@ -70,6 +70,7 @@ SCRIPTS: Final[dict[str, tuple[LifecycleOptions, list[list[list[dict[str, Any]]]
     "last one denied in a call": (ONCE, [[[CALL, DENIED]]]),
     "last one empty": (ONCE, [[[END]]]),
     "deadline in a pause": (DEADLINE, [[[TEXT, RESET]]]),
+    "paused": (STANDARD, [[[TEXT, {"end": "paused"}], [TEXT, END]]]),
     "resumed": (RESUMED, [[BEGUN, [REPEATED, {"text": "in at noon."}, END]]]),
     "ended while it repeats": (RESUMED, [[BEGUN, [REPEATED, END]]]),
     "reset while it repeats": (RESUMED, [[BEGUN, [REPEATED, RESET], *GOOD]]),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from itertools import count
 from typing import Any
 
 import pytest
 
 from tests.support import cases, chat_wire
+from tests.support.acting import call, rows_of, types_of
 from tests.support.heard import served
+from tests.support.http_tools import gives
 from tests.support.model_server import Attempt, ModelServer
+from tests.support.receiver import Receiver, Reply
 from tests.support.service import Service
 
 pytestmark = pytest.mark.anyio
 
 CASES = cases.load("5-tool-arguments")
+
+_numbers = count(1)
 
 
 def calling(arguments: str, *, id: str = "c", index: int = 0, name: str = "echo") -> bytes:
@@ -43,6 +49,23 @@ async def echoed(service: Service, server: ModelServer, value: str) -> tuple[dic
     return response, call
 
 
+async def requested(service: Service, call: dict[str, Any]) -> dict[str, Any]:
+    """What was told of the proposal of a call whose tool ran once."""
+    events = await service.events(call["run_id"])
+    assert [event["type"] for event in events].count("TOOL_START") == 1
+    (told,) = [event["meta"] for event in events if event["type"] == "TOOL_REQUESTED"]
+    return dict(told)
+
+
+async def over_http(service: Service, server: ModelServer, answer: Attempt) -> str:
+    """A tool that a server carries out; its name."""
+    name = f"posted_{next(_numbers)}"
+    server.scripts[""] = [answer]
+    spec = {"kind": "http", "parameters": {"type": "object"}, "http": {"url": server.base_url}}
+    assert (await service.http.put(f"/v1/tools/{name}", json=spec)).status_code == 201
+    return name
+
+
 async def raw_act(service: Service, body: bytes) -> Any:
     branch = await service.branch()
     answer = await service.http.post(
@@ -67,7 +90,9 @@ async def test_t01_nul_is_replaced_in_a_models_arguments_and_refused_in_a_reques
     (request,) = CASES["T01"]["input"]["act"]
     response, call = await echoed(service, model_server, json.dumps(request["arguments"]))
     assert (response["error"], call["status"]) == (None, "completed")
-    assert response["output"] == {"s": "a\ufffdb", "k\ufffdey": 1, "nested": [{"x": "\ufffd"}]}
+    stored = {"s": "a\ufffdb", "k\ufffdey": 1, "nested": [{"x": "\ufffd"}]}
+    assert (response["output"], call["arguments"]) == (stored, {"value": stored})
+    assert (await requested(service, call))["replaced"] == 3
     told, runs = await raw_act(service, json.dumps({"requests": [request]}).encode())
     assert (told.status_code, runs) == (400, [])
 
@@ -75,8 +100,11 @@ async def test_t01_nul_is_replaced_in_a_models_arguments_and_refused_in_a_reques
 async def test_t03_halves_of_characters(service: Service, model_server: ModelServer) -> None:
     raw = CASES["T03"]["input"]["raw_body"]
     arguments = raw.split('"arguments":', 1)[1][:-1]
-    response, _ = await echoed(service, model_server, arguments)
+    response, call = await echoed(service, model_server, arguments)
     assert response["output"] == {"s": "\ufffd!", "t": "\ufffd\ufffd", "ok": "😀"}
+    assert (await requested(service, call))["replaced"] == 3
+    _, whole = await echoed(service, model_server, '"😀"')
+    assert "replaced" not in await requested(service, whole)
     told, runs = await raw_act(service, f'{{"requests": {raw}}}'.encode())
     assert (told.status_code, runs) == (400, [])
 
@@ -88,15 +116,27 @@ async def test_t04_long_integers_keep_their_digits(service: Service, model_serve
     assert call["arguments"]["value"] == json.loads(text)
     replayed = model_server.requests[-1].body["messages"][1]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(replayed)["value"] == json.loads(text)
+    async with ModelServer() as server:
+        name = await over_http(service, server, gives(b"1"))
+        model = await served(service, model_server, [answer(calling(text, name=name))])
+        await service.operate(await service.branch(chat_model=model), actions=True)
+        assert server.requests[0].body["arguments"] == json.loads(text)
 
 
 async def test_t06_depth_is_an_error_and_not_a_crash(service: Service, model_server: ModelServer) -> None:
     raw = eval(CASES["T06"]["input"]["raw_body_py"], {"__builtins__": {}})
     told, runs = await raw_act(service, f'{{"requests": {raw}}}'.encode())
-    assert (told.status_code, runs) == (400, [])
+    assert (told.status_code, runs) == (422, [])
     arguments = raw.split('"arguments":', 1)[1][:-1]
     model = await served(service, model_server, [answer(calling(arguments))])
     await runs_nothing(service, model)
+    async with ModelServer() as server:
+        name = await over_http(service, server, gives(b"[" * 100_000 + b"]" * 100_000))
+        run = await service.act(await service.branch(), call(name))
+        assert (run["result"][0]["status"], run["result"][0]["output"]["error"][:16]) == (
+            "failed",
+            "INVALID_RESPONSE",
+        )
     assert (await service.get("/healthz"))["status"] == "ok"
 
 
@@ -113,15 +153,22 @@ async def test_t11_arguments_that_are_no_object_reach_no_tool(service: Service) 
     requests = [{**request, "function": "nothing"} for request in CASES["T11"]["input"]["act"]]
     requests.append({"function": "nothing", "arguments": ""})
     text = json.dumps({"value": None, "action_required": True, "action_requests": requests})
-    name = "t11"
     steps = [{"text": text}, {"end": "stop"}]
     options = {"native_tools": False, "streams": [{"attempts": [steps]}]}
-    await service.model(name, provider="scripted", options=options)
-    run = await service.operate(await service.branch(chat_model=name), actions=True)
-    errors = [(response["error"] or "").split(":")[0] for response in run["result"]["action_responses"]]
-    assert errors == ["INVALID_ARGUMENTS"] * 3 + ["", ""]
-    events = await service.events(run["id"])
-    assert sum(event["type"] == "TOOL_START" for event in events) == 2
+    await service.model("t11", provider="scripted", options=options)
+    async with Receiver() as receiver:
+        receiver.replies["/gate"] = [Reply(body=b'{"effect": "allow"}')]
+        gate = {"http": {"url": receiver.url("/gate")}}
+        branch = await service.branch(chat_model="t11", gate=gate)
+        asked = await service.operate(branch, actions=True)
+        acted = await service.act(branch, *requests)
+        assert len(receiver.received) == 2 * 2
+    for run, results in (asked, asked["result"]["action_responses"]), (acted, acted["result"]):
+        errors = [(result["error"] or "").split(":")[0] for result in results]
+        assert errors == ["INVALID_ARGUMENTS"] * 3 + ["", ""]
+        assert (await types_of(service, run["id"])).count("TOOL_START") == 2
+        rows = await rows_of(service, run["id"])
+        assert [row["status"] for row in rows] == ["failed"] * 3 + ["completed"] * 2
 
 
 async def test_t13_ids_that_a_provider_uses_again(service: Service, model_server: ModelServer) -> None:
@@ -145,6 +192,7 @@ async def test_t13_ids_that_a_provider_uses_again(service: Service, model_server
     assert outputs == [["one"], ["two", "three"]]
     calls = (await service.get(f"/v1/branches/{branch}/function-calls"))["data"]
     assert len({call["call_id"] for call in calls}) == 3
+    assert [call["provider_call_id"] for call in calls] == ["call_1"] * 3
     assert (await service.operate(branch, actions=True))["result"] == "ok"
     messages = model_server.requests[-1].body["messages"]
     made = [call["id"] for message in messages for call in message.get("tool_calls") or ()]

@@ -126,6 +126,26 @@ async def test_cancelling_ends_the_pause_between_two_attempts(service: Service) 
 
 
 @pytest.mark.parametrize("strategy", ["concurrent", "sequential"])
+async def test_a_cancelled_run_is_no_failed_one_whatever_a_failed_call_means(
+    service: Service, strategy: str
+) -> None:
+    branch = await service.branch()
+    requests = [{"function": "forever", "arguments": {}}, {"function": "forever", "arguments": {}}]
+    body = {"requests": requests, "strategy": strategy, "suppress_errors": False}
+    answer = await service.http.post(
+        f"/v1/branches/{branch}/act", json=body, headers={"Prefer": "respond-async"}
+    )
+    run = answer.json()
+    async for frame in service.stream("GET", f"/v1/runs/{run['id']}/events"):
+        if frame.event == "TOOL_START":
+            break
+    await service.http.post(f"/v1/runs/{run['id']}/cancel")
+    run = await service.ended(run["id"])
+    assert (run["status"], run["error"]["code"]) == ("cancelled", "RUN_CANCELLED")
+    assert {row["status"] for row in await attempts_of(service, run)} == {"cancelled"}
+
+
+@pytest.mark.parametrize("strategy", ["concurrent", "sequential"])
 async def test_a_kept_failure_neither_ends_the_request_nor_the_others(
     service: Service, strategy: str
 ) -> None:

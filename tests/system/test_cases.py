@@ -206,6 +206,19 @@ async def test_p11_the_upstreams_words_are_kept(ask: Ask) -> None:
     assert told["error"] == heard.run["error"]["message"]
 
 
+@pytest.mark.parametrize(("status", "failures"), [(400, 0), (500, 1)])
+async def test_p11_a_circuit_counts_what_the_server_is_to_blame_for(
+    service: Service, model_server: ModelServer, status: int, failures: int
+) -> None:
+    (attempt,) = cases.attempts(CASES["P11"])
+    said = [chunk.replace(b'"code":400', b'"code":%d' % status) for chunk in attempt.chunks]  # type: ignore[union-attr]
+    breaker = {"failures": 2, "cooldown_ms": 600_000}
+    model = await served(service, model_server, [Attempt(said)], limits={"breaker": breaker})
+    heard = await hear(service, model)
+    assert (heard.code, heard.run["error"]["retryable"]) == ("PROVIDER_ERROR", status == 500)
+    assert (await service.get(f"/v1/models/{model}"))["condition"]["failures"] == failures
+
+
 async def test_p13_a_failed_generation_is_kept_and_not_run(ask: Ask, called: list[Any]) -> None:
     heard = await ask("P13").hear(lifecycle=TWO_RETRIES)
     generation = heard.detail["failed_generation"]

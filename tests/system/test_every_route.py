@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import httpx
 import pytest
 
 from tests.support.api import openapi_document
+from tests.support.clients import Clients
 from tests.support.database import migrated
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
@@ -36,16 +38,20 @@ BODIES: dict[str, Any] = {
     "act": {"requests": []},
     "create_key": {"name": "mine now"},
     "put_tool": {"kind": "http", "parameters": {"type": "object"}, "http": {"url": "https://tools.example"}},
+    "put_credential": {"secret": "mine now, and no longer theirs"},
+    "put_mcp_server": {"url": "https://mcp.example/mine-now"},
     "put_model": {"provider": "openai", "model": "mine now", "base_url": "https://models.example"},
     "change_webhook_endpoint": {"description": "mine now"},
     "decide_function_call": {"decision": "approve"},
+    "bring_function_call_result": {"output": "mine now"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
 }
 
 TABLES = (
-    *("projects", "api_keys", "models", "tools", "branches", "runs", "messages", "function_calls"),
-    *("webhook_endpoints", "webhook_deliveries", "approvals"),
+    *("projects", "api_keys", "models", "tools", "mcp_servers", "branches", "runs", "messages"),
+    *("function_calls", "webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
+    *("credentials", "attempts"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -82,7 +88,11 @@ class Neighbours:
 
 @pytest.fixture(scope="module")
 async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
-    settings: dict[str, Any] = {"allowed_hosts": ("127.0.0.1",), "webhook_pauses_s": (3_600,)}
+    settings: dict[str, Any] = {
+        "allowed_hosts": ("127.0.0.1",),
+        "webhook_pauses_s": (3_600,),
+        "sealing_keys": ("first:" + b64encode(bytes(32)).decode(),),
+    }
     async with migrated(postgres) as url, running(url, bootstrap_key=OPERATOR, **settings) as service:
         service.http.headers["Authorization"] = f"Bearer {OPERATOR}"
         script = [{"text": "hello"}, {"end": "stop"}]
@@ -90,13 +100,21 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         endpoint = (await service.http.post("/v1/webhook-endpoints", json=hook)).json()["id"]
         branch = await service.branch(chat_model=await service.scripted("m", script), system="Be brief.")
         assert (await service.http.put("/v1/tools/m", json=BODIES["put_tool"])).status_code == 201
+        credential = {"secret": "theirs and nobody else's"}
+        assert (await service.http.put("/v1/credentials/m", json=credential)).status_code == 201
+        server = {"url": "http://127.0.0.1:9/mcp"}
+        assert (await service.http.put("/v1/mcp-servers/m", json=server)).status_code == 201
         run = await service.operate(branch)
         await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}})
         await _failed_once(service, endpoint)
         asking = await service.branch(gate={"default": "escalate"})
-        waiting = {"requests": {"function": "nothing", "arguments": {}}}
-        assert (await service.http.post(f"/v1/branches/{asking}/act", json=waiting)).status_code == 202
+        clients = Clients(service.http)
+        waiting = {"function": await clients.tool("door"), "arguments": {}}
+        asked = await clients.waiting(asking, waiting)
         calls = await service.get("/v1/function-calls")
+        path = f"/v1/function-calls/{calls['data'][0]['id']}/decision"
+        assert (await service.http.post(path, json={"decision": "approve"})).status_code == 200
+        await clients.next_of(asked["id"], 0)
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]
         keys = f"/v1/projects/{home}/keys"
@@ -141,7 +159,7 @@ async def test_what_belongs_to_another_project_does_not_exist(
     answer = await neighbours.http.request(
         method, path.format(**neighbours.owned), json=body if body or method == "GET" else {}
     )
-    if method == "PUT" and path in ("/v1/models/{name}", "/v1/tools/{name}"):
+    if method == "PUT" and path.endswith("/{name}"):
         # It is one of their own that they have made.
         assert answer.status_code == 201
         assert (await neighbours.http.delete(path.format(name="m"))).status_code == 204

@@ -8,23 +8,25 @@ from pathlib import Path
 
 import pytest
 
+from app.adapters.checked_network import CheckedNetwork
+from app.core.addresses import AddressRule
 from app.hook_wiring import hooking
 from app.services.hooks import Blocked
-from app.services.models import AddressRule
 from app.settings import BadSettings, Settings
 from examples.hooks import FAILURES, PAUSED, SECONDS
 from tests.support.hooks import BEFORE, FAILED, SUCCEEDED
+from tests.support.network import ANYWHERE, unsigned
 from tests.support.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.anyio
 
 EXAMPLE = Settings(hook_modules=("examples.hooks",))
-DEVELOPMENT = AddressRule(private=True)
+STRICT = CheckedNetwork(AddressRule().admits)
 
 
 async def test_the_example() -> None:
     weather = replace(BEFORE, tool_name="weather_of")
-    async with hooking(EXAMPLE, AddressRule()) as bus:
+    async with hooking(EXAMPLE, STRICT, unsigned()) as bus:
         chain = bus.hooks_of(None, None)
         assert await bus.pre(weather, chain) is None
         PAUSED.update(["weather_of", "add"])
@@ -42,7 +44,7 @@ async def test_the_example() -> None:
 
 
 async def test_plug_ins_are_asked_before_stored_hooks() -> None:
-    async with Receiver() as receiver, hooking(EXAMPLE, DEVELOPMENT) as bus:
+    async with Receiver() as receiver, hooking(EXAMPLE, ANYWHERE, unsigned()) as bus:
         receiver.replies["/in"] = [Reply(403, body=b'{"reason": "no"}')]
         chain = bus.hooks_of([{"point": "TOOL_PRE", "tool": "*", "http": {"url": receiver.url("/in")}}], None)
         assert await bus.pre(BEFORE, chain) == Blocked("project hook 0", "no")
@@ -51,7 +53,7 @@ async def test_plug_ins_are_asked_before_stored_hooks() -> None:
 
 
 async def test_stored_hooks_do_not_reach_private_addresses() -> None:
-    async with Receiver() as receiver, hooking(Settings(), AddressRule()) as bus:
+    async with Receiver() as receiver, hooking(Settings(), STRICT, unsigned()) as bus:
         chain = bus.hooks_of(None, [{"point": "TOOL_PRE", "tool": "*", "http": {"url": receiver.url("/in")}}])
         blocked = await bus.pre(BEFORE, chain)
         assert blocked is not None
@@ -66,7 +68,7 @@ async def test_a_plug_in_that_cannot_be_used_is_told_in_one_line(
     monkeypatch.delitem(sys.modules, "broken_hooks", raising=False)
     (tmp_path / "broken_hooks.py").write_text("raise ValueError('first\\nsecond')\n", "utf-8")
     with pytest.raises(BadSettings) as refused:
-        async with hooking(Settings(hook_modules=("broken_hooks",)), DEVELOPMENT):
+        async with hooking(Settings(hook_modules=("broken_hooks",)), ANYWHERE, unsigned()):
             raise AssertionError("it started")
     assert str(refused.value) == "module 'broken_hooks' cannot be loaded: ValueError: first second"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clients import Clients
 from tests.support.database import migrated
 from tests.support.hook_plugins import LEFT, LONG, RAN, TOLD, points
 from tests.support.polling import until
@@ -118,6 +119,32 @@ async def test_stopping_ends_the_chain_and_not_the_call(service: Service) -> Non
     assert text in RAN
     assert points(run["id"], "first") == ["TOOL_PRE", "TOOL_POST"]
     assert points(run["id"], "last") == ["TOOL_POST"]
+
+
+@pytest.mark.parametrize("result", [{"output": 1}, {"error": {"type": "E", "message": "m"}}])
+async def test_a_call_that_a_client_carries_out_is_asked_about_once_and_told_of_when_it_ends(
+    service: Service, result: dict[str, Any]
+) -> None:
+    clients = Clients(service.http)
+    run = await clients.waiting(await service.branch(), call(await clients.tool("door")))
+    assert points(run["id"]) == ["TOOL_PRE"]
+    (work,) = await clients.work(run_id=run["id"])
+    assert (await clients.bring(work, **result)).status_code == 200
+    await service.ended(run["id"])
+    assert points(run["id"]) == ["TOOL_PRE", "TOOL_POST" if "output" in result else "TOOL_ERROR"]
+    (*_, (_, told)) = [entry for entry in TOLD[run["id"]] if entry[0] == "first"]
+    assert told.duration_s is not None
+    assert str(told.call_id) == work["call_id"]
+
+
+async def test_a_client_gets_no_call_that_a_hook_blocks(service: Service, receiver: Receiver) -> None:
+    clients = Clients(service.http)
+    tool = await clients.tool("hatch")
+    receiver.replies["/shut"] = [Reply(403, body=b'{"reason": "it stays shut"}')]
+    hook = {"point": "TOOL_PRE", "tool": tool, "http": {"url": receiver.url("/shut")}}
+    run = await service.act(await service.branch(hooks=[hook]), call(tool))
+    assert run["result"][0]["error"].startswith("HOOK_BLOCKED: ")
+    assert not await clients.work(run_id=run["id"])
 
 
 async def test_hooks_are_asked_one_after_the_other(service: Service) -> None:

@@ -197,12 +197,12 @@ async def test_arguments_that_no_tool_may_see(service: Service, model_server: Mo
 @pytest.mark.parametrize(
     ("name", "usage"),
     [
-        ("usage beyond all", {"input_tokens": 0, "output_tokens": 1, "reported": True}),
-        ("usage below zero", {"input_tokens": 0, "output_tokens": 1, "reported": True}),
-        ("usage of other types", None),
-        ("usage that is a list", None),
+        ("usage beyond all", (1, 1, True, True)),
+        ("usage below zero", (1, 1, True, True)),
+        ("usage of other types", (1, 1, False, True)),
+        ("usage that is a list", (1, 1, False, True)),
     ],
 )
 async def test_odd_usage(service: Service, model_server: ModelServer, name: str, usage: Any) -> None:
     got = await hear(service, await served(service, model_server, [Attempt(ODD[name])]))
-    assert (got.run["result"], got.run["usage"]) == ("text", usage)
+    assert (got.run["result"], tuple(got.run["usage"].values())[:4]) == ("text", usage)

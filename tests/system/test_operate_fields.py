@@ -115,9 +115,8 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"tool_schemas": [{"name": "x"}], "actions": True}, "invalid_request", ["/tool_schemas"]),
     ({"progression": ["x"]}, "invalid_request", ["/progression/0"]),
     ({"progression": [], "clear_messages": True}, "invalid_request", ["/progression"]),
-    ({"middle": "run_and_collect"}, "unsupported_option", ["/middle"]),
     ({"middle": "mine"}, "unsupported_option", ["/middle"]),
-    ({"stream_persist": True}, "unsupported_option", ["/stream_persist"]),
+    ({"middle": "communicate", "stream_persist": True}, "invalid_request", ["/middle"]),
 ]
 
 

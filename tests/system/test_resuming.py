@@ -9,6 +9,7 @@ import pytest
 from tests.support import cases, chat_wire
 from tests.support.chat_wire import DONE, delta
 from tests.support.heard import Heard, hear, served
+from tests.support.http_tools import gives
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.service import Service
 from tests.support.tools import CALLS
@@ -51,6 +52,10 @@ async def test_without_continuation_the_second_answer_replaces_the_first(
     heard, asked = await resumed(service, model_server, *cases.attempts(case), lifecycle={"retry": RETRY})
     assert heard.run["result"] == heard.text == case["expected"]["text"]
     assert [event["attempt"] for event in heard.events if event["type"] == "TOKEN"] == [1, 2]
+    first, second = (at for at, kind in enumerate(heard.types) if kind == "TOKEN")
+    between = heard.events[first:second]
+    assert "RETRY_ATTEMPT" in [event["type"] for event in between]
+    assert [e["meta"]["contentOffset"] for e in between if "contentOffset" in e["meta"]] == [0]
     assert asked[0] == asked[1]
 
 
@@ -95,10 +100,16 @@ async def test_half_of_a_tool_call_is_not_gone_on_with(service: Service, model_s
     first, second = cases.attempts(CASES["R06"])
     fallback = await served(service, model_server, [second])
     lifecycle = {**GOES_ON, "retry": None, "fallbacks": [fallback]}
-    heard, asked = await resumed(service, model_server, first, lifecycle=lifecycle)
+    async with ModelServer({"": [gives(b'"booked"')]}) as rooms:
+        spec = {"kind": "http", "parameters": {"type": "object"}, "http": {"url": rooms.base_url}}
+        assert (await service.http.put("/v1/tools/book", json=spec)).status_code == 201
+        heard, asked = await resumed(service, model_server, first, lifecycle=lifecycle, actions=True)
+        assert [request.body["arguments"] for request in rooms.requests] == [{"room": "A", "nights": 2}]
+        assert (await service.http.delete("/v1/tools/book")).status_code == 204
     assert heard.calls == [("call_f", "book", {"room": "A", "nights": 2})]
     assert messages_of(model_server, fallback) == asked
-    assert heard.types.count("TOOL_REQUESTED") == 1
+    fired = [c for event in heard.events for c in event["callbacks"] if c["name"] == "on_tool_call"]
+    assert len(fired) == heard.types.count("TOOL_REQUESTED") == 1
     assert "CONTINUATION_START" not in heard.types
 
 
@@ -113,7 +124,8 @@ async def test_the_usage_of_every_attempt_counts(service: Service, model_server:
     )
     heard, _ = await resumed(service, model_server, first, second)
     assert heard.run["result"] == "One two"
-    assert heard.run["usage"] == {"input_tokens": 200, "output_tokens": 100, "reported": True}
+    usage = heard.run["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["reported"]) == (200, 100, True)
 
 
 async def test_a_cut_answer_is_not_asked_for_again_with_the_same_limit(

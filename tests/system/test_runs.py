@@ -260,7 +260,7 @@ async def test_an_answer_is_validated_before_any_tool_runs_from_it(service: Serv
     branch = await service.branch()
     asked = {"response_format": schema, "actions": True, "tools": ["note"]}
     run = await service.operate(branch, chat_model="good", **asked)
-    assert run["validation"] == {"ok": True, "kind": None, "errors": []}
+    assert run["validation"] == {"ok": True, "kind": None, "errors": [], "corrections": []}
     assert run["result"]["answer"] == 42
     assert run["result"]["action_responses"][0]["output"] == "ran"
     for policy, result in (("return_value", "many"), ("return_none", None)):

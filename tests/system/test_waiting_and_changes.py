@@ -6,14 +6,17 @@ import asyncio
 import itertools
 import json
 from typing import Any
+from uuid import UUID
 
+import asyncpg
 import pytest
 
+from app.adapters.db.engine import driver_arguments
 from app.core.action.jsonable import MAX_OUTPUT
 from app.core.lifecycle import faults
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until, until_true
-from tests.support.service import Service
+from tests.support.service import Service, running
 from tests.support.tools import CALLS
 
 pytestmark = pytest.mark.anyio
@@ -263,3 +266,37 @@ async def test_what_was_cut_is_still_said_to_be_after_the_waiting(service: Servi
     await decide(service, await approval_of(service, run), "approve")
     ended = await service.ended(run["id"])
     assert [result.get("output_truncated") for result in ended["result"]] == [True, None, None]
+
+
+async def test_a_run_is_told_to_wait_when_that_is_on_record(database_url: str) -> None:
+    async with running(database_url) as service:
+        branch = await service.branch(gate={"rules": [{"when": "function == 'note'", "effect": "escalate"}]})
+        later = {"function": "later", "arguments": SLOW}
+        asking = asyncio.create_task(
+            service.http.post(
+                f"/v1/branches/{branch}/act",
+                json={"requests": [later, note(key())], "strategy": "sequential"},
+                headers={"Prefer": "wait=3"},
+            )
+        )
+
+        async def has_begun() -> bool:
+            return bool((await service.get(f"/v1/runs?branch_id={branch}"))["data"])
+
+        await until_true(has_begun)
+        connection = await asyncpg.connect(**driver_arguments(database_url))
+        try:
+            async with connection.transaction():
+                # Nothing that the run says from here on can be written.
+                await connection.execute("SELECT FROM branches WHERE id = $1 FOR UPDATE", UUID(branch))
+                answer = await asking
+            assert (answer.status_code, answer.json()["status"]) == (202, "running")
+        finally:
+            await connection.close()
+        run = answer.json()
+
+        async def waiting() -> bool:
+            return bool((await service.get(f"/v1/runs/{run['id']}"))["status"] == "waiting")
+
+        await until_true(waiting)
+        assert (await approval_of(service, run))["status"] == "pending"

@@ -78,7 +78,7 @@ class AnswerReader(BodyReader):
         kind = said.get("type")
         if event.name == "error" or (kind is None and "error" in said):
             kind = "error"
-        self._events.read(kind if type(kind) is str else event.name, said, out)
+        self._events.read(kind if type(kind) is str else event.name, said, out, raw)
         self.over = self.complete = self._events.ended
 
     def _last_event(self, event: ServerSentEvent, out: list[Chunk]) -> None:

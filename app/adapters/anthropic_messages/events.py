@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from app.adapters.anthropic_messages.opaque import OpaqueGatherer
+from app.adapters.lenient_json import lenient_dumps
 from app.adapters.model_faults import error_object_fault, malformed
 from app.adapters.surrogates import Halves
-from app.core import json_text
 from app.core.chunks import (
     Chunk,
     EndMark,
     FinishReason,
+    OpaqueBlocks,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
@@ -27,8 +28,8 @@ FINISH_REASONS: Final = {
     "stop_sequence": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    # The server's own loop of tools stopped at its limit: the answer is cut, whatever it looks like.
-    "pause_turn": "length",
+    # The server's own loop of tools stopped at its limit, and goes on when it is asked to.
+    "pause_turn": "paused",
     "tool_use": "tool_calls",
     "refusal": "refusal",
 }
@@ -48,7 +49,9 @@ STATUSES: Final = {
 }
 """The status that an error inside an answer would have had before it."""
 
-_INPUT_COUNTS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_WRITTEN: Final = "cache_creation_input_tokens"
+_READ: Final = "cache_read_input_tokens"
+_INPUT_COUNTS: Final = ("input_tokens", _WRITTEN, _READ)
 """What was read, in three parts: the first leaves out what has to do with the server's cache."""
 
 
@@ -70,6 +73,9 @@ class EventReader:
 
     def __init__(self) -> None:
         self._open: dict[int, _Call] = {}
+        self._opaque = OpaqueGatherer()
+        self._raw = b""
+        """The event that is being read, as it came."""
         self._calls = 0
         self._begun = False
         """Whether a block was opened."""
@@ -89,11 +95,13 @@ class EventReader:
             "error": self._error,
         }
 
-    def read(self, kind: str, event: dict[str, Any], out: list[Chunk]) -> None:
+    def read(self, kind: str, event: dict[str, Any], out: list[Chunk], raw: bytes = b"") -> None:
         """Append what `event` says to `out`; one of a kind that is not known says nothing.
 
-        Raises `ProviderError` for an error that it reports, and for a message inside a message.
+        `raw` is the event as it came. Raises `ProviderError` for an error that it reports, and for a message
+        inside a message.
         """
+        self._raw = raw
         if (reads := self._kinds.get(kind)) is not None:
             reads(event, out)
 
@@ -116,15 +124,22 @@ class EventReader:
     def _block_start(self, event: dict[str, Any], out: list[Chunk]) -> None:
         self._begun = True
         block = _dict(event.get("content_block"))
+        index = _index(event)
         match block.get("type"):
             case "text":
+                self._opaque.text(index, block)
                 self._text(block.get("text"), out)
             case "thinking":
+                self._opaque.begin(index, block, self._raw)
                 self._reasoning(block.get("thinking"), out)
             case "tool_use":
-                call = self._open[_index(event)] = _Call(self._calls, _json_of(block.get("input")))
+                call = self._open[index] = _Call(self._calls, _json_of(block.get("input")))
                 self._calls += 1
+                self._opaque.calls += 1
                 out.append(ToolCallDelta(call.index, _str(block.get("id")), _str(block.get("name"))))
+            case str():
+                self._opaque.begin(index, block, self._raw)
+                out.append(OpaqueBlocks())
 
     def _block_delta(self, event: dict[str, Any], out: list[Chunk]) -> None:
         self._begun = True
@@ -133,14 +148,17 @@ class EventReader:
             case "text_delta":
                 self._text(delta.get("text"), out)
             case "thinking_delta":
+                self._opaque.piece(_index(event), delta)
                 self._reasoning(delta.get("thinking"), out)
-            case "input_json_delta":
-                call, piece = self._open.get(_index(event)), _str(delta.get("partial_json"))
-                if call is not None and piece:
+            case "input_json_delta" if (call := self._open.get(_index(event))) is not None:
+                if piece := _str(delta.get("partial_json")):
                     call.whole = ""
                     out.append(ToolCallDelta(call.index, arguments=self._joined(call.index, piece)))
+            case str():
+                self._opaque.piece(_index(event), delta)
 
     def _block_stop(self, event: dict[str, Any], out: list[Chunk]) -> None:
+        self._opaque.end(_index(event))
         call = self._open.pop(_index(event), None)
         if call is not None and call.whole:
             out.append(ToolCallDelta(call.index, arguments=call.whole))
@@ -156,8 +174,13 @@ class EventReader:
     def _message_stop(self, event: dict[str, Any], out: list[Chunk]) -> None:
         for index in list(self._open):
             self._block_stop({"index": index}, out)
+        if (opaque := self._opaque.gathered()) is not None:
+            out.append(opaque)
+        reason = FINISH_REASONS.get(self._reason)
+        if reason == "paused" and opaque is None:
+            reason = "length"  # the server wants back what is not there
         if self._reason:
-            out.append(FinishReason(FINISH_REASONS.get(self._reason), self._reason))
+            out.append(FinishReason(reason, self._reason))
         out.append(EndMark())
         self.ended = True
 
@@ -168,7 +191,9 @@ class EventReader:
 
     def _text(self, text: Any, out: list[Chunk]) -> None:
         if type(text) is str and text:
-            out.append(TextDelta(self._joined("text", text)))
+            text = self._joined("text", text)
+            self._opaque.length += len(text)
+            out.append(TextDelta(text))
 
     def _reasoning(self, text: Any, out: list[Chunk]) -> None:
         if type(text) is str and text:
@@ -176,11 +201,16 @@ class EventReader:
 
     def _usage(self, usage: Any, out: list[Chunk]) -> None:
         """Take counts, each of which is a total that replaces the one before."""
-        said = {name: count for name, count in _dict(usage).items() if type(count) is int and count >= 0}
+        said = {name: count for name, count in _dict(usage).items() if _is_count(count)}
         self._counts |= said
         if said.keys() & {*_INPUT_COUNTS, "output_tokens"}:
-            sent = sum(self._counts.get(name, 0) for name in _INPUT_COUNTS)
-            out.append(UsageReport(sent, self._counts.get("output_tokens", 0)))
+            thought: Any = _dict(_dict(usage).get("output_tokens_details")).get("thinking_tokens")
+            if _is_count(thought):
+                self._counts["thinking_tokens"] = thought
+            counts = self._counts.get
+            sent = sum(counts(name, 0) for name in _INPUT_COUNTS)
+            made = counts("output_tokens", 0)
+            out.append(UsageReport(sent, made, counts(_READ), counts(_WRITTEN), counts("thinking_tokens")))
 
     def _joined(self, channel: object, text: str) -> str:
         return text if self.halves is None else self.halves.whole(channel, text)
@@ -190,6 +220,10 @@ def _index(event: dict[str, Any]) -> int:
     """Which block an event is about; -1 where it does not say."""
     index = event.get("index")
     return index if type(index) is int else -1
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -206,7 +240,4 @@ def _json_of(value: Any) -> str:
         return ""
     if type(value) is str:
         return value
-    try:
-        return json_text.dumps(value).decode()
-    except json_text.NotJson:
-        return json.dumps(value)
+    return lenient_dumps(value)

@@ -14,10 +14,12 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from app.adapters.anthropic_messages.profile import MessagesProfile
+from app.adapters.lenient_json import lenient_loads
 from app.adapters.wire_options import key_of
 from app.core import json_text
 from app.core.errors import Invalid
-from app.core.prompt import Prompt, PromptMessage
+from app.core.opaque import Opaque, Part, filled, in_order
+from app.core.prompt import Prompt, PromptMessage, PromptToolCall
 from app.ports.provider import ModelEndpoint, Opening
 
 CONTINUE: Final = (
@@ -50,7 +52,8 @@ def body_of(opening: Opening, profile: MessagesProfile) -> bytes:
 
     The endpoint's `extra_body` comes first, then the prompt's options, then what the wire demands. Text to
     continue from is a last assistant message, where the endpoint goes on from one by itself; else the model
-    is told to. No schema is enforced on what is only the rest of a value.
+    is told to. No schema is enforced on what is only the rest of a value. A paused turn is given back after
+    the very request that it answered. Tools that the server runs itself stand in `extra_body` or the options.
     """
     prompt = opening.prompt
     body: dict[str, Any] = {"max_tokens": profile.max_tokens, **profile.extra_body, **prompt.options}
@@ -62,18 +65,24 @@ def body_of(opening: Opening, profile: MessagesProfile) -> bytes:
     if system:
         body["system"] = system
     if prompt.tools:
-        body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in prompt.tools]
+        ours_too = [_tool(tool.name, tool.description, tool.parameters) for tool in prompt.tools]
+        body["tools"] = [*_servers_own(body.get("tools")), *ours_too]
     if prompt.response_schema is not None and not opening.continue_from:
         body["output_config"] = {**_output_config(body), "format": _format(prompt)}
     said = _said(opening, profile)
-    if not _may_think(said):
+    if opening.paused is None and not _may_think(said, opening.endpoint, body.get("thinking")):
         body.pop("thinking", None)
     # Put together as bytes: what was said in earlier turns is there already.
-    return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], b",".join(_turns(said)))
+    turns = _turns(said, opening.endpoint)
+    return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], b",".join(turns))
 
 
 def _said(opening: Opening, profile: MessagesProfile) -> Sequence[PromptMessage]:
     said = [message for message in opening.prompt.messages if message.role != "system"]
+    if (paused := opening.paused) is not None:
+        by = opening.endpoint
+        opaque = Opaque(by.provider, by.model, paused.blocks)
+        return [*said, PromptMessage("assistant", paused.text, opaque=opaque)]
     unfinished = opening.continue_from
     if not unfinished.strip():
         return said
@@ -85,20 +94,38 @@ def _said(opening: Opening, profile: MessagesProfile) -> Sequence[PromptMessage]
     return said
 
 
-def _may_think(said: Sequence[PromptMessage]) -> bool:
+def _may_think(said: Sequence[PromptMessage], endpoint: ModelEndpoint, thinking: Any) -> bool:
     """Whether thinking may be asked for.
 
     A turn that goes on, from its own text or from the results of its tools, has to begin with the thoughts
-    that it began with, signed. Those are not kept; without thinking, the wire does without them.
+    that it began with, signed. Where it does not, as after another model's turn, the wire does without them
+    only if no thinking is asked for, or if the model itself decides on it.
     """
+    of_tools = False
     for message in reversed(said):
-        if message.role != "user":
-            return message.role == "assistant" and message is not said[-1]
-    return True
+        if message.role == "assistant":
+            if message is said[-1] or not of_tools:
+                return message is not said[-1]
+            own_choice = isinstance(thinking, Mapping) and thinking.get("type") == "adaptive"
+            return own_choice or _begins_with_thought(message, endpoint)
+        of_tools |= message.role == "tool"
+    return not of_tools
 
 
-def _turns(said: Sequence[PromptMessage]) -> Iterable[bytes]:
-    spoken = [(m.role == "assistant", blocks) for m in said if (blocks := m.rendered(_rendered))]
+def _begins_with_thought(message: PromptMessage, endpoint: ModelEndpoint) -> bool:
+    blocks = message.opaque_for(endpoint.provider, endpoint.model)
+    if not blocks or blocks[0].at or blocks[0].calls:
+        return False
+    # A thought may hold what nothing of ours does: half a character, a NUL.
+    return lenient_loads(blocks[0].json.encode()).get("type") in ("thinking", "redacted_thinking")
+
+
+def _turns(said: Sequence[PromptMessage], to: ModelEndpoint) -> Iterable[bytes]:
+    spoken = []
+    for message in said:
+        own = message.opaque_for(to.provider, to.model)
+        if blocks := message.rendered(_rendered_whole if own else _rendered):
+            spoken.append((message.role == "assistant", blocks))
     for is_model, turn in groupby(spoken, lambda one: one[0]):
         blocks = b",".join(blocks for _, blocks in turn)
         yield b'{"role":"%b","content":[%b]}' % (b"assistant" if is_model else b"user", blocks)
@@ -108,6 +135,26 @@ def _rendered(message: PromptMessage) -> bytes:
     """A message's blocks, without the brackets around them."""
     # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
     return memoryview(json_text.dumps(list(_blocks(message))))[1:-1].tobytes()
+
+
+def _rendered_whole(message: PromptMessage) -> bytes:
+    """The same, with what its provider wants back."""
+    assert message.opaque is not None
+    parts = in_order(message.text, message.tool_calls, message.opaque.blocks)
+    blocks = [block for part in parts if (block := _whole(part))]
+    return ",".join(blocks).encode()
+
+
+def _whole(part: Part[PromptToolCall]) -> str:
+    """One block as JSON text; "" for one that may not be sent."""
+    if part.call is not None:
+        return json_text.dumps(_use(part.call)).decode()
+    if part.block is not None and not part.block.span:
+        return part.block.json
+    if not (text := _text(part.text)):
+        return ""
+    member = json_text.dumps({"text": text}).decode()[1:-1]
+    return filled(part.block.json if part.block else '{"type":"text"}', member)
 
 
 def _blocks(message: PromptMessage) -> Iterable[dict[str, Any]]:
@@ -121,7 +168,11 @@ def _blocks(message: PromptMessage) -> Iterable[dict[str, Any]]:
     if text:
         yield {"type": "text", "text": text}
     for call in message.tool_calls:
-        yield {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": dict(call.arguments)}
+        yield _use(call)
+
+
+def _use(call: PromptToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": dict(call.arguments)}
 
 
 def _text(text: str) -> str:
@@ -151,6 +202,10 @@ def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> dict[st
     if not description:
         del tool["description"]
     return tool
+
+
+def _servers_own(tools: Any) -> Sequence[Any]:
+    return tools if isinstance(tools, list) else ()
 
 
 def _output_config(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.adapters.chat_completions.inline_tags import Kind, TagSplitter, call_in
+from app.adapters.chat_completions.kept_reasoning import KeptReasoning
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.chat_completions.tool_calls import ToolCalls
 from app.adapters.model_faults import error_object_fault, malformed
@@ -52,6 +53,7 @@ class EventReader:
             kinds.append("tool_call")
         self._tags = TagSplitter(tuple(kinds), profile.max_event_bytes) if kinds else None
         self._calls = ToolCalls()
+        self._kept = None if profile.reasoning_back is None else KeptReasoning(profile.reasoning_back)
         self._spoken = False
         """Whether a delta has brought anything."""
         self._gave_up = False
@@ -95,12 +97,16 @@ class EventReader:
             word = str(finish)
             self._gave_up = word == "error"
             self.finish(out)
+            if self._kept is not None and (opaque := self._kept.gathered()) is not None:
+                out.append(opaque)
             out.append(FinishReason(FINISH_REASONS.get(word.lower()), word))
 
     def _delta(self, delta: dict[str, Any], out: list[Chunk]) -> None:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if not reasoning and "reasoning_details" in delta:
             reasoning = _details_text(delta["reasoning_details"])
+        if self._kept is not None:
+            self._kept.details(delta.get("reasoning_details"))
         if reasoning:
             self._reasoning(reasoning, out)
         content = delta.get("content")
@@ -129,7 +135,10 @@ class EventReader:
     def _reasoning(self, reasoning: Any, out: list[Chunk]) -> None:
         if type(reasoning) is str:
             self._spoken = True
-            out.append(ReasoningDelta(self._whole("reasoning", reasoning)))
+            reasoning = self._whole("reasoning", reasoning)
+            if self._kept is not None:
+                self._kept.text(reasoning)
+            out.append(ReasoningDelta(reasoning))
 
     def _part(self, part: dict[str, Any], out: list[Chunk]) -> None:
         """One typed part of a content that is a list."""
@@ -171,8 +180,17 @@ def _usage(usage: Any, out: list[Chunk]) -> None:
     counts = _dict(usage)
     sent = _count(counts.get("prompt_tokens", counts.get("input_tokens")))
     made = _count(counts.get("completion_tokens", counts.get("output_tokens")))
-    if sent is not None or made is not None:
-        out.append(UsageReport(sent or 0, made or 0))
+    if sent is None and made is None:
+        return
+    sent, made = sent or 0, made or 0
+    read = _dict(counts.get("prompt_tokens_details") or counts.get("input_tokens_details"))
+    cached = _count(read.get("cached_tokens", counts.get("prompt_cache_hit_tokens")))
+    written = _count(read.get("cache_write_tokens"))
+    details = _dict(counts.get("completion_tokens_details") or counts.get("output_tokens_details"))
+    reasoning = _count(details.get("reasoning_tokens"))
+    if reasoning and counts.get("total_tokens") == sent + made + reasoning:
+        made += reasoning  # a server that counts reasoning beside the answer, as its own total says
+    out.append(UsageReport(sent, made, cached, written, reasoning))
 
 
 def _count(value: Any) -> int | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from app.adapters.chat_completions.messages import written
 from app.adapters.chat_completions.profile import Profile
 from app.adapters.wire_options import key_of
 from app.core import json_text
@@ -20,6 +21,7 @@ CONTINUE: Final = (
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS: Final = 64
+_LIMITS: Final = ("max_tokens", "max_completion_tokens")
 
 
 def headers_of(endpoint: ModelEndpoint, profile: Profile) -> dict[str, str]:
@@ -61,9 +63,20 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
         ]
     if prompt.response_schema is not None and not opening.continue_from:
         body["response_format"] = {"type": "json_schema", "json_schema": _schema(prompt, profile)}
+    _name_the_limit(body, profile)
     # Put together as bytes: what was said in earlier turns is there already.
-    messages = b",".join([message.rendered(_rendered) for message in _messages(opening, profile)])
+    messages = b",".join(written(_messages(opening, profile), opening.endpoint, profile))
     return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], messages)
+
+
+def _name_the_limit(body: dict[str, Any], profile: Profile) -> None:
+    """Send the limit of the answer by the name that the endpoint knows."""
+    if (wanted := profile.max_tokens_field) is None:
+        return
+    for name in _LIMITS:
+        if name != wanted and name in body:
+            value = body.pop(name)
+            body.setdefault(wanted, value)
 
 
 def _messages(opening: Opening, profile: Profile) -> Sequence[PromptMessage]:
@@ -74,35 +87,6 @@ def _messages(opening: Opening, profile: Profile) -> Sequence[PromptMessage]:
     if opening.continue_prompt is None and profile.prefill:
         return [*said, unfinished]
     return [*said, unfinished, PromptMessage("user", opening.continue_prompt or CONTINUE)]
-
-
-def _rendered(message: PromptMessage) -> bytes:
-    # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
-    return memoryview(json_text.dumps(_message(message))).tobytes()
-
-
-def _message(message: PromptMessage) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": message.role, "content": json_text.storable(message.text)}
-    if message.images:
-        parts: list[dict[str, Any]] = [{"type": "text", "text": out["content"]}] if message.text else []
-        # Not every server knows the member, and auto is what its absence means.
-        detail = {} if message.image_detail == "auto" else {"detail": message.image_detail}
-        out["content"] = parts + [
-            {"type": "image_url", "image_url": {"url": url, **detail}} for url in message.images
-        ]
-    if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        out["content"] = out["content"] or None
-        out["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": json_text.dumps(dict(call.arguments)).decode()},
-            }
-            for call in message.tool_calls
-        ]
-    return out
 
 
 def _schema(prompt: Prompt, profile: Profile) -> dict[str, Any]:

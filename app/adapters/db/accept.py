@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db.columns import EVENT_WIDTH, entry_columns, transposed
-from app.adapters.db.flush import write_first
+from app.adapters.db.parts import common, rows_of
+from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
     BranchBusy,
     Conflict,
@@ -20,40 +21,30 @@ from app.core.errors import (
     QueueFull,
 )
 from app.core.record import Entry
-from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Stale
+from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Row, RunRecord, Stale
 
 MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
 FIRST_EPOCH = 1
 
-_ASKED = """
-asked AS (
-    SELECT a.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::uuid[],
-                           $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
-                           $14::timestamptz[])
-        AS a (id, project_id, branch_id, kind, request, context, key_id, request_id, traceparent, model,
-              version, position, if_match, created_at)
-)"""
-
-_EVENTS = """
-INSERT INTO events (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)
-    SELECT e.run_id, e.ts, e.seq, e.type, e.stream, e.attempt, e.fallback, e.meta::json, e.callbacks::json
-    FROM unnest({0}::uuid[], {1}::bigint[], {2}::int[], {3}::smallint[], {4}::smallint[], {5}::smallint[],
-                {6}::smallint[], {7}::text[], {8}::text[])
-        AS e (run_id, ts, seq, type, stream, attempt, fallback, meta, callbacks)"""
+_ASKED = (
+    "id uuid, project_id uuid, branch_id uuid, kind text, request json, context json, key_id uuid, "
+    "request_id text, traceparent text, model text, version int, position int, if_match int, "
+    "created_at timestamptz"
+)
 
 # What webhook endpoints are owed stands with the run: none is missed, and no later commit has to think of it.
 _OWED = """
 owed AS (
     INSERT INTO webhook_deliveries (endpoint_id, run_id, project_id)
-    SELECT w.id, r.id, r.project_id FROM {0} r JOIN webhook_endpoints w ON w.project_id = r.project_id
+    SELECT w.id, r.id, r.project_id FROM fence r JOIN webhook_endpoints w ON w.project_id = r.project_id
     WHERE w.active
 )"""
 
 # The branch row is locked first, as everybody does who decides whether a branch is busy. A run that was
 # prepared on another state of the branch, or that would overtake a queued one, is left out. A run without a
 # branch has nothing to wait for.
-START = f"""WITH {_ASKED},
+_START = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}} WHERE id IS NOT NULL),
 free AS MATERIALIZED (
     SELECT a.* FROM asked a JOIN branches b ON b.id = a.branch_id AND b.project_id = a.project_id
     WHERE b.version = a.version AND b.next_position = a.position
@@ -62,31 +53,33 @@ free AS MATERIALIZED (
     ORDER BY a.branch_id, a.id FOR NO KEY UPDATE OF b
 ),
 ready AS (SELECT * FROM free UNION ALL SELECT a.* FROM asked a WHERE a.branch_id IS NULL),
-started AS (
+fence AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, epoch, owner, lease_until, created_at, started_at)
-    SELECT id, project_id, branch_id, kind, 'running', request::json, context::json, key_id, request_id,
-           traceparent, model, {FIRST_EPOCH}, $15, now() + $16::interval, created_at, created_at FROM ready
+    SELECT id, project_id, branch_id, kind, 'running', request, context, key_id, request_id,
+           traceparent, model, {FIRST_EPOCH}, $1, now() + $2::interval, created_at, created_at FROM ready
     ON CONFLICT (branch_id) WHERE status IN ('running', 'waiting') DO NOTHING
     RETURNING id, project_id
 ),
-logged AS (
-    {_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}
-    JOIN started s ON s.id = e.run_id
-),
-{_OWED.format("started")}
-SELECT id FROM started"""
+{_OWED}"""
 
-QUEUE = f"""WITH {_ASKED},
-queued AS (
+_QUEUE = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),
+fence AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, created_at, expires_at, last_seq)
-    SELECT id, project_id, branch_id, kind, 'queued', request::json, context::json, key_id, request_id,
-           traceparent, model, created_at, $15, $16 FROM asked
+    SELECT id, project_id, branch_id, kind, 'queued', request, context, key_id, request_id,
+           traceparent, model, created_at, $1, $2 FROM asked
     RETURNING id, project_id
 ),
-{_OWED.format("queued")}
-{_EVENTS.format(*(f"${n}" for n in range(17, 17 + EVENT_WIDTH)))}"""
+{_OWED}"""
+
+
+@cache
+def _storing(runs: str, sizes: Sizes) -> str:
+    """Store runs with what they begin with, all of these sizes; gives the ids of those that were stored."""
+    rows, after = source(_ASKED, sizes[0], 3)
+    ctes, _ = common(sizes[1:], after, in_order=True)
+    return f"{runs.format(rows=rows)}{ctes} SELECT id FROM fence"
 
 
 _ASKED_MEMBERS = attrgetter(
@@ -96,34 +89,27 @@ _ASKED_MEMBERS = attrgetter(
 )
 
 
-def _asked(news: Sequence[NewRun]) -> list[list[Any]]:
-    return transposed([_ASKED_MEMBERS(new) for new in news], 14)
-
-
-def _events(pairs: Sequence[tuple[UUID, Sequence[Entry]]]) -> list[list[Any]]:
-    return entry_columns(pairs)[0]
-
-
 async def start_all(
     connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
 ) -> set[UUID]:
     """Store those that can start at once, with all that they begin with; their ids."""
-    first = _events([(n.run.id, n.entries) for n in news])
-    arguments = [*_asked(news), owner, lease, *first]
-    if not any(new.rows for new in news):
-        return {row["id"] for row in await connection.fetch(START, *arguments)}
-    async with connection.transaction():
-        started = {row["id"] for row in await connection.fetch(START, *arguments)}
-        firsts = [_first(new) for new in news if new.rows and new.run.id in started]
-        if firsts:
-            now = max(new.run.created_at for new in news)
-            await write_first(connection, firsts, now=now)
-    return started
+    firsts = [_first(new.run, new.entries, new.rows) for new in news]
+    lists = (list(map(_ASKED_MEMBERS, news)), *rows_of(firsts, max(new.run.created_at for new in news)))
+    sizes = sizes_of(lists)
+    rows = await connection.fetch(_storing(_START, sizes), owner, lease, *parameters(lists, sizes))
+    return {row["id"] for row in rows}
 
 
-def _first(new: NewRun) -> Flush:
+async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
-    return Flush(run.id, run.project_id, run.branch_id, FIRST_EPOCH, (), new.rows)
+    lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))
+    sizes = sizes_of(lists)
+    statement = _storing(_QUEUE, sizes)
+    await connection.fetch(statement, run.expires_at, len(new.queued), *parameters(lists, sizes))
+
+
+def _first(run: RunRecord, entries: Sequence[Entry], rows: Sequence[Row]) -> Flush:
+    return Flush(run.id, run.project_id, run.branch_id, FIRST_EPOCH, entries, rows)
 
 
 async def accept_one(
@@ -165,13 +151,7 @@ async def accept_one(
             raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
         if ahead["waiting"] >= MAX_QUEUED:
             raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
-        await connection.execute(
-            QUEUE,
-            *_asked([new]),
-            new.run.expires_at,
-            len(new.queued),
-            *_events([(new.run.id, new.queued)]),
-        )
+        await _queue(connection, new)
         return Accepted(running=False)
 
 

@@ -9,19 +9,28 @@ from uuid import UUID
 import asyncpg
 from pydantic_core import from_json
 
-from app.adapters.db.histories import Histories
+from app.adapters.db.histories import Histories, Said
 from app.core.errors import NotFound
 from app.core.governance.governance import POLICIES, StoredGovernance, StoredPolicies
-from app.core.operate.history import History
+from app.core.operate.history import History, RawMessage
 from app.ports.storage import BranchState
 
 _PROJECT: Final = """p.lifecycle AS project_lifecycle, p.name AS project_name, p.gate AS project_gate,
        p.permissions AS project_permissions, p.hooks AS project_hooks, p.self_approval"""
 
+# One statement, so that branch and conversation are of one moment.
 _BRANCHES: Final = f"""
 SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle, b.version,
-       b.next_position, b.name, b.metadata, b.gate, b.permissions, b.hooks, {_PROJECT}
-FROM branches b JOIN projects p ON p.id = b.project_id WHERE b.id = ANY($1::uuid[])"""
+       b.next_position, b.name, b.metadata, b.gate, b.permissions, b.hooks, {_PROJECT},
+       m.ids, m.positions, m.kinds, m.contents
+FROM json_to_recordset($1::json) AS w (branch_id uuid, last int)
+JOIN branches b ON b.id = w.branch_id JOIN projects p ON p.id = b.project_id
+CROSS JOIN LATERAL (
+    SELECT array_agg(id) AS ids, array_agg(position) AS positions, array_agg(kind) AS kinds,
+           array_agg(content::text) AS contents
+    FROM (SELECT id, position, kind, content FROM messages
+          WHERE branch_id = b.id AND position >= w.last AND kind <> 'system' ORDER BY position) AS said
+) AS m"""
 
 _NO_BRANCH: Final = f"SELECT {_PROJECT} FROM projects p WHERE p.id = $1"
 
@@ -39,12 +48,7 @@ async def states_of(
     connection: asyncpg.Connection[Any], histories: Histories, keys: Sequence[tuple[UUID, UUID]]
 ) -> list[BranchState | BaseException]:
     """The states of (project, branch), NotFound in the place of one that the project does not have."""
-    ids = list({branch for _, branch in keys})
-    # The branches first: what is said in between makes the state stale. In the other order a state would look
-    # fresh that lacks it.
-    rows = await connection.fetch(_BRANCHES, ids)
-    said = await histories.read(connection, [row["id"] for row in rows])
-    found = {row["id"]: row for row in rows}
+    found, said = await read_branches(connection, histories, list({branch for _, branch in keys}))
     out: list[BranchState | BaseException] = []
     for project_id, branch_id in keys:
         row = found.get(branch_id)
@@ -55,6 +59,28 @@ async def states_of(
         plain = {name: values[name] for name in _PLAIN}
         out.append(BranchState(**plain, history=said[branch_id], governance=_governance(values)))
     return out
+
+
+async def read_branches(
+    connection: asyncpg.Connection[Any], histories: Histories, ids: Sequence[UUID]
+) -> tuple[Mapping[UUID, Any], Mapping[UUID, History]]:
+    """The rows of those branches that there are, and their conversations."""
+    found: dict[UUID, Any] = {}
+
+    async def read(wanted: str) -> Mapping[UUID, Said]:
+        rows = await connection.fetch(_BRANCHES, wanted)
+        found.update((row["id"], row) for row in rows)
+        return {row["id"]: _said(row) for row in rows}
+
+    said = await histories.read(read, ids)
+    return found, said
+
+
+def _said(row: Any) -> Said:
+    if row["ids"] is None:
+        return []
+    contents = (content.encode() for content in row["contents"])
+    return list(zip(row["positions"], map(RawMessage, row["ids"], row["kinds"], contents), strict=True))
 
 
 async def state_without_branch(connection: asyncpg.Connection[Any], project_id: UUID) -> BranchState:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
-from app.core.record import Entry, EventEntry, TokenBlock, pack, unpack
+from app.core.record import EventEntry, TokenBlock, pack, unpack
 from app.ports.storage import RunRecord
 
 RUN_COLUMNS = (
@@ -17,9 +17,12 @@ RUN_COLUMNS = (
 )
 
 
+_RUN_NAMES = RUN_COLUMNS.split(", ")
+
+
 def run_record(row: Any) -> RunRecord:
-    """A row of RUN_COLUMNS."""
-    return RunRecord(**dict(row))
+    """A row with RUN_COLUMNS, and perhaps others."""
+    return RunRecord(**{name: row[name] for name in _RUN_NAMES})
 
 
 def transposed(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
@@ -27,36 +30,21 @@ def transposed(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
-EVENT_WIDTH = 9
-BLOCK_WIDTH = 10
+def event_row(run_id: UUID, event: EventEntry) -> tuple[Any, ...]:
+    """A row of `events`."""
+    return (
+        *(run_id, event.ts, event.seq, event.code, event.stream, event.attempt, event.fallback),
+        *(event.meta, event.callbacks),
+    )
 
 
-def entry_columns(logs: Iterable[tuple[UUID, Sequence[Entry]]]) -> tuple[list[list[Any]], list[list[Any]]]:
-    """The entries of several runs as (columns of events, columns of token blocks)."""
-    events: list[tuple[Any, ...]] = []
-    blocks: list[tuple[Any, ...]] = []
-    for run_id, entries in logs:
-        for e in entries:
-            if isinstance(e, TokenBlock):
-                blocks.append(
-                    (
-                        run_id,
-                        e.ts,
-                        e.seq,
-                        len(e.texts),
-                        e.stream,
-                        e.attempt,
-                        e.fallback,
-                        "".join(e.texts),
-                        pack([len(text) for text in e.texts]),
-                        pack(e.delays),
-                    )
-                )
-            else:
-                events.append(
-                    (run_id, e.ts, e.seq, e.code, e.stream, e.attempt, e.fallback, e.meta, e.callbacks)
-                )
-    return transposed(events, EVENT_WIDTH), transposed(blocks, BLOCK_WIDTH)
+def block_row(run_id: UUID, block: TokenBlock) -> tuple[Any, ...]:
+    """A row of `token_blocks`."""
+    lengths = pack([len(text) for text in block.texts])
+    return (
+        *(run_id, block.ts, block.seq, len(block.texts), block.stream, block.attempt, block.fallback),
+        *("".join(block.texts), lengths, pack(block.delays)),
+    )
 
 
 def event_entry(row: Any) -> EventEntry:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
-
-import asyncpg
 
 from app.core.json_text import dumps
 from app.core.operate.history import History, RawMessage
 
-# From the last known message on, that one included: it shows that the conversation is still the same.
-# LATERAL, because a plain join is carried out as a scan of all messages; and JSON, because arrays, whose
-# lengths the planner looks at, have the statement planned each time, which takes longer than to execute it.
-_SAID = """
-SELECT w.branch_id, m.id, m.position, m.kind, m.content
-FROM json_to_recordset($1::json) AS w (branch_id uuid, last int)
-CROSS JOIN LATERAL (
-    SELECT id, position, kind, content FROM messages
-    WHERE branch_id = w.branch_id AND position >= w.last AND kind <> 'system' ORDER BY position
-) AS m ORDER BY w.branch_id, m.position"""
+Said = Sequence[tuple[int, RawMessage]]
+"""Messages in order, each with its position."""
+Read = Callable[[str], Awaitable[Mapping[UUID, Said]]]
+"""Read conversations.
+
+Which ones is said as JSON, a list of objects with `branch_id` and `last`, the position of the last known
+message. From that one on, itself included: it shows that the conversation is still the same. JSON, because
+arrays, whose lengths the planner looks at, have a statement planned each time, which takes longer than to
+execute it.
+"""
 
 
 class _Kept(NamedTuple):
@@ -46,46 +44,43 @@ class Histories:
         self.size = 0
         """Bytes that are kept, about."""
 
-    async def read(
-        self, connection: asyncpg.Connection[Any], branches: Sequence[UUID]
-    ) -> Mapping[UUID, History]:
-        """The conversations of branches as they are now."""
-        found, changed = await self._since(connection, branches)
+    async def read(self, read: Read, branches: Sequence[UUID]) -> Mapping[UUID, History]:
+        """The conversations as they are now, of those branches that there are."""
+        found, changed = await self._since(read, branches)
         if changed:
             # As after a backup was put back: what is kept is of another time.
             for branch_id in changed:
                 self._forget(branch_id)
-            again, _ = await self._since(connection, changed)
+            again, _ = await self._since(read, changed)
             found |= again
         return found
 
-    async def _since(
-        self, connection: asyncpg.Connection[Any], branches: Sequence[UUID]
-    ) -> tuple[dict[UUID, History], list[UUID]]:
+    async def _since(self, read: Read, branches: Sequence[UUID]) -> tuple[dict[UUID, History], list[UUID]]:
         """The conversations, and the branches whose kept one is not the beginning of what is there now."""
         kept = [self._kept.get(branch_id) for branch_id in branches]
         wanted = [
             {"branch_id": str(branch_id), "last": one.last if one else 0}
             for branch_id, one in zip(branches, kept, strict=True)
         ]
-        rows = await connection.fetch(_SAID, dumps(wanted).decode())
-        said: dict[UUID, list[Any]] = {branch_id: [] for branch_id in branches}
-        for row in rows:
-            said[row["branch_id"]].append(row)
+        said = await read(dumps(wanted).decode())
         found: dict[UUID, History] = {}
         changed: list[UUID] = []
         for branch_id, one in zip(branches, kept, strict=True):
-            new = said[branch_id]
+            new = said.get(branch_id)
+            if new is None:
+                continue
             if one is None:
-                history = History(_raw(new))
-            elif new and (new[0]["position"], new[0]["id"]) == (one.last, one.history.said[-1].id):
-                history = one.history.grown(_raw(new[1:])) if len(new) > 1 else one.history
+                history = History([message for _, message in new])
+            elif new and (new[0][0], new[0][1].id) == (one.last, one.history.said[-1].id):
+                history = (
+                    one.history.grown([message for _, message in new[1:]]) if len(new) > 1 else one.history
+                )
             else:
                 changed.append(branch_id)
                 continue
             found[branch_id] = history
             if new:
-                self._keep(branch_id, _Kept(history, new[-1]["position"], history.size))
+                self._keep(branch_id, _Kept(history, new[-1][0], history.size))
         return found, changed
 
     def _keep(self, branch_id: UUID, kept: _Kept) -> None:
@@ -101,7 +96,3 @@ class Histories:
         kept = self._kept.pop(branch_id, None)
         if kept is not None:
             self.size -= kept.size
-
-
-def _raw(rows: Sequence[Any]) -> list[RawMessage]:
-    return [RawMessage(row["id"], row["kind"], row["content"].encode()) for row in rows]

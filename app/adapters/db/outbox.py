@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from app.adapters.db.lane import Lane
+from app.adapters.db.webhooks import secret_place
 from app.core.callbacks import DERIVED
+from app.core.errors import CredentialUnreadable
+from app.core.sealing import is_sealed
+from app.ports.sealing import Vault
 from app.ports.webhooks import Due, Settlement
 
 ERROR_CHARS: Final = 500
@@ -81,9 +86,10 @@ SELECT * FROM settled"""
 class PostgresOutbox:
     """See the port."""
 
-    def __init__(self, arguments: dict[str, Any], *, lease_s: float) -> None:
+    def __init__(self, arguments: dict[str, Any], vault: Vault, *, lease_s: float) -> None:
         """`arguments` are those of `asyncpg.connect`; `lease_s` is how long a process has for one post."""
         self._lane = Lane(arguments)
+        self._vault = vault
         self._lease = timedelta(seconds=lease_s)
 
     async def close(self) -> None:
@@ -105,7 +111,15 @@ class PostgresOutbox:
         """See the port."""
         async with self._lane.use() as connection:
             rows = await connection.fetch(_CLAIM, list(room), list(room.values()), each, limit, self._lease)
-        return [Due(**dict(row)) for row in rows]
+        return [Due(**{**row, "secrets": self._opened(row["endpoint_id"], row["secrets"])}) for row in rows]
+
+    def _opened(self, endpoint_id: UUID, stored: Sequence[str]) -> list[str]:
+        """Those that open, and those of before, when secrets were stored as they are."""
+        secrets = []
+        for text in stored:
+            with suppress(CredentialUnreadable):
+                secrets.append(self._vault.open(secret_place(endpoint_id), text) if is_sealed(text) else text)
+        return secrets
 
     async def fix(self, due: Due, last_seq: int) -> bool:
         """See the port."""

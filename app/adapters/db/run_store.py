@@ -10,9 +10,10 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db import accept as accepting
-from app.adapters.db import approvals as approving
+from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
+from app.adapters.db import waiting
 from app.adapters.db.branch_states import state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
@@ -21,10 +22,10 @@ from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded
 from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
+from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import (
     Acceptance,
     Accepted,
-    ApprovalRecord,
     BranchState,
     CallRecord,
     Claimed,
@@ -34,6 +35,7 @@ from app.ports.storage import (
     OpenCall,
     RunRecord,
 )
+from app.ports.waiting import Waits
 
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
@@ -281,14 +283,19 @@ class PostgresRuns:
     async def calls_of(self, run_id: UUID) -> Sequence[CallRecord]:
         """See the port."""
         async with self._rest.use() as connection:
-            return await approving.calls_of(connection, run_id)
+            return await waiting.calls_of(connection, run_id)
 
-    async def settled_approvals(self, run_id: UUID) -> Sequence[ApprovalRecord]:
+    async def attempts_of(self, run_id: UUID) -> tuple[Sequence[NewAttempt], Sequence[LostAttempt]]:
+        """See `ports.attempts.AttemptLog`."""
+        async with self._rest.use() as connection:
+            return await counting.of_run(connection, run_id)
+
+    async def settled_waits(self, run_id: UUID, epoch: int, *, close: bool = False) -> Waits:
         """See the port."""
 
-        async def work(connection: asyncpg.Connection[Any]) -> Sequence[ApprovalRecord]:
+        async def work(connection: asyncpg.Connection[Any]) -> Waits:
             async with connection.transaction():
-                return await approving.settled(connection, run_id, at=self._now())
+                return await waiting.settled(connection, run_id, epoch, at=self._now(), close=close)
 
         return await self._rest.run(work)
 

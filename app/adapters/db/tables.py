@@ -76,6 +76,23 @@ models = Table(
     Column("lifecycle", JSONB),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("price", JSON),
+    _text("credential"),
+    Column("limits", JSONB),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
+    _text("kind", null=False),
+    _text("secret", null=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    _stamp("rotated_at", default=True),
     sa.UniqueConstraint("project_id", "name"),
 )
 
@@ -90,6 +107,18 @@ tools = Table(
     Column("parameters", JSON, nullable=False),
     Column("strict", sa.Boolean, nullable=False),
     Column("idempotent", sa.Boolean, nullable=False),
+    Column("settings", JSON, nullable=False),
+    _stamp("created_at", default=True),
+    _stamp("updated_at", default=True),
+    sa.UniqueConstraint("project_id", "name"),
+)
+
+mcp_servers = Table(
+    "mcp_servers",
+    metadata,
+    _id(),
+    _project(),
+    _text("name", null=False),
     Column("settings", JSON, nullable=False),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
@@ -152,6 +181,33 @@ runs = Table(
     Column("resume", JSON),
     _stamp("wake_at", null=True),
     _stamp("ready_at", null=True),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("stream", sa.SmallInteger, primary_key=True),
+    Column("fallback_index", sa.SmallInteger, primary_key=True),
+    Column("attempt", sa.SmallInteger, primary_key=True),
+    _project(),
+    Column("branch_id", sa.Uuid),
+    _text("purpose", null=False),
+    _text("model"),
+    _text("provider"),
+    _text("wire_model"),
+    _text("outcome", null=False),
+    _text("code"),
+    Column("input_tokens", sa.Integer, nullable=False),
+    Column("output_tokens", sa.Integer, nullable=False),
+    Column("cached_input_tokens", sa.Integer),
+    Column("cache_write_tokens", sa.Integer),
+    Column("reasoning_tokens", sa.Integer),
+    Column("reported", sa.Boolean, nullable=False),
+    Column("estimated", sa.Boolean, nullable=False),
+    Column("cost", sa.Numeric),
+    _stamp("started_at"),
+    _stamp("ended_at"),
 )
 
 messages = Table(
@@ -227,6 +283,38 @@ approvals = Table(
     _stamp("decided_at", null=True),
     _stamp("created_at"),
     _stamp("expires_at"),
+)
+
+client_calls = Table(
+    "client_calls",
+    metadata,
+    Column(
+        "function_call_id",
+        sa.Uuid,
+        ForeignKey("function_calls.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    _project(),
+    Column("run_id", sa.Uuid, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("branch_id", sa.Uuid, ForeignKey("branches.id", ondelete="CASCADE")),
+    Column("call_id", sa.Uuid, nullable=False),
+    Column("attempt", sa.SmallInteger, nullable=False),
+    _text("function", null=False),
+    Column("arguments", JSON, nullable=False),
+    _text("arguments_digest", null=False),
+    _text("status", null=False),
+    Column("lease_s", sa.Double, nullable=False),
+    Column("lease_token", sa.Uuid),
+    _stamp("lease_until", null=True),
+    Column("leased_by", sa.Uuid),
+    Column("output", JSON),
+    Column("output_truncated", sa.Boolean, nullable=False, server_default="false"),
+    Column("error", JSON),
+    _text("result_digest"),
+    Column("answered_by", sa.Uuid),
+    _stamp("created_at"),
+    _stamp("expires_at"),
+    _stamp("ended_at", null=True),
 )
 
 events = Table(

@@ -18,8 +18,10 @@ from app.adapters.db.tables import projects
 from app.adapters.db.tables import webhook_deliveries as deliveries
 from app.adapters.db.tables import webhook_endpoints as endpoints
 from app.core.errors import Conflict, NotFound
+from app.core.sealing import Place
 from app.ports.ambient import IdSource
 from app.ports.catalog import Once, Page, Slice
+from app.ports.sealing import Vault
 from app.ports.webhooks import Delivery, Endpoint, NewEndpoint
 
 MOST: Final = 20
@@ -39,9 +41,10 @@ _DELIVERY = tuple(deliveries.c[name] for name in Delivery.__slots__)
 class PostgresWebhooks:
     """See the port."""
 
-    def __init__(self, database: Database, ids: IdSource) -> None:
+    def __init__(self, database: Database, ids: IdSource, vault: Vault) -> None:
         self._database = database
         self._ids = ids
+        self._vault = vault
         self._audit = Audit[Endpoint](ids, "webhook_endpoint", name_of=_name, state_of=_told)
         self._redrives = Audit[Delivery](
             ids,
@@ -63,14 +66,15 @@ class PostgresWebhooks:
             ours = sa.select(sa.func.count()).where(endpoints.c.project_id == project_id)
             if (await connection.scalar(ours) or 0) >= MOST:
                 raise Conflict(f"A project has at most {MOST} webhook endpoints; delete one first.")
+            id = self._ids.new()
             statement = sa.insert(endpoints).values(
-                id=self._ids.new(),
+                id=id,
                 project_id=project_id,
                 url=new.url,
                 description=new.description,
                 callbacks=_list(new.callbacks),
                 event_types=list(new.event_types),
-                secret=secret,
+                secret=self._vault.seal(secret_place(id), secret),
                 **_state(new.active),
             )
             made = _endpoint((await connection.execute(statement.returning(*_COLUMNS))).one())
@@ -114,7 +118,7 @@ class PostgresWebhooks:
             await replies.claim(connection, project_id, once)
             before = await _one(connection, project_id, endpoint_id, lock=True)
             values = {
-                "secret": secret,
+                "secret": self._vault.seal(secret_place(endpoint_id), secret),
                 "previous_secret": endpoints.c.secret,
                 "previous_until": sa.func.now() + OVERLAP,
             }
@@ -171,6 +175,11 @@ class PostgresWebhooks:
             await self._redrives.note(connection, "redrive", project_id, before, made, by=by)
             await replies.keep(connection, project_id, once, made)
         return made
+
+
+def secret_place(endpoint_id: UUID) -> Place:
+    """Where an endpoint's secrets are stored: one place, because a rotation hands the secret on as it is."""
+    return Place(endpoints.name, endpoint_id, "secret")
 
 
 async def forget_deliveries(connection: AsyncConnection) -> int:

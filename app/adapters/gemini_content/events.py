@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.adapters.gemini_content.faults import in_full
+from app.adapters.gemini_content.opaque import SIGNATURE, OpaqueGatherer
 from app.adapters.model_faults import error_object_fault, malformed
 from app.core import json_text
 from app.core.chunks import Chunk, FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, UsageReport
@@ -24,7 +25,10 @@ FINISH_REASONS: Final = {
 _MALFORMED_CALL: Final = "MALFORMED_FUNCTION_CALL"
 _UNSPECIFIED: Final = ("FINISH_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED")
 _SENT: Final = ("promptTokenCount", "toolUsePromptTokenCount")
-_MADE: Final = ("candidatesTokenCount", "thoughtsTokenCount")
+_THOUGHT: Final = "thoughtsTokenCount"
+_MADE: Final = ("candidatesTokenCount", _THOUGHT)
+_CACHED: Final = "cachedContentTokenCount"
+"""A part of `promptTokenCount`."""
 _WORDS: Final = 2_000
 
 
@@ -33,16 +37,23 @@ class EventReader:
 
     def __init__(self) -> None:
         self._calls = 0
+        self._opaque = OpaqueGatherer()
         self._counts: dict[str, int] = {}
         self.finished = False
         """Whether a reason to stop came: there is no other sign that an answer is whole."""
 
     def read(self, event: dict[str, Any], out: list[Chunk]) -> None:
         """Append what `event` says to `out`. Raises `ProviderError` for an error that it reports."""
-        if usage := event.get("usageMetadata"):
-            self._usage(usage, out)
-        if error := event.get("error"):
-            raise ProviderError(in_full(error_object_fault(error)))
+        try:
+            if error := event.get("error"):
+                raise ProviderError(in_full(error_object_fault(error)))
+            self._answer(event, out)
+        finally:
+            # After the text of the same event, which it counts.
+            if usage := event.get("usageMetadata"):
+                self._usage(usage, out)
+
+    def _answer(self, event: dict[str, Any], out: list[Chunk]) -> None:
         candidates = event.get("candidates")
         if type(candidates) is list and candidates:
             for candidate in candidates:
@@ -65,17 +76,32 @@ class EventReader:
         reason = FINISH_REASONS.get(word)
         if reason == "stop" and self._calls:
             reason = "tool_calls"  # which has no word of its own here
+        if not self.finished and (opaque := self._opaque.gathered()) is not None:
+            out.append(opaque)
         self.finished = True
         out.append(FinishReason(reason, word))
 
     def _part(self, part: dict[str, Any], out: list[Chunk]) -> None:
         call = part.get("functionCall")
         if type(call) is dict:
+            self._opaque.call(part)
             out.append(self._call(call))
+            self._opaque.calls = self._calls
             return
         text = part.get("text")
-        if type(text) is str and text:
-            out.append(ReasoningDelta(text) if part.get("thought") is True else TextDelta(text))
+        if type(text) is not str or part.get("thought") is True:
+            self._opaque.other(part)
+        if type(text) is not str:
+            return
+        if part.get("thought") is True:
+            if text:
+                out.append(ReasoningDelta(text))
+            return
+        if SIGNATURE in part:
+            self._opaque.text(part, text)
+        if text:
+            self._opaque.length += len(text)
+            out.append(TextDelta(text))
 
     def _call(self, call: dict[str, Any]) -> ToolCallDelta:
         """A call, which comes whole unless the request wanted otherwise; most come without an id."""
@@ -93,10 +119,11 @@ class EventReader:
     def _usage(self, usage: Any, out: list[Chunk]) -> None:
         """Counts are totals so far; an event may leave out some of them."""
         known = {name: count for name, count in _dict(usage).items() if type(count) is int and count >= 0}
-        self._counts |= {name: known[name] for name in (*_SENT, *_MADE) if name in known}
+        self._counts |= {name: known[name] for name in (*_SENT, *_MADE, _CACHED) if name in known}
         if self._counts:
-            sent, made = (sum(self._counts.get(name, 0) for name in names) for names in (_SENT, _MADE))
-            out.append(UsageReport(sent, made))
+            counts = self._counts.get
+            sent, made = (sum(counts(name, 0) for name in names) for names in (_SENT, _MADE))
+            out.append(UsageReport(sent, made, counts(_CACHED), reasoning_tokens=counts(_THOUGHT)))
 
 
 def _malformed_call(words: Any) -> Fault:

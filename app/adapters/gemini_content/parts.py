@@ -10,7 +10,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from app.core import json_text
 from app.core.errors import Invalid
-from app.core.prompt import PromptMessage
+from app.core.opaque import filled, in_order
+from app.core.prompt import PromptMessage, PromptToolCall
 
 NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """The API's own word in the place of a signature that is not known any more."""
@@ -31,6 +32,20 @@ def signed_parts(message: PromptMessage) -> bytes:
     return _rendered(message, signed=True)
 
 
+def whole_parts(message: PromptMessage) -> bytes:
+    """An answer with the signatures and parts that came with it, which the API wants back as they were."""
+    assert message.opaque is not None
+    parts = []
+    for part in in_order(message.text, message.tool_calls, message.opaque.blocks):
+        own = part.block.json if part.block is not None else "{}"
+        if part.call is not None:
+            own = filled(own, _members(_call(part.call)))
+        elif part.text:
+            own = filled(own, _members({"text": json_text.storable(part.text)}))
+        parts.append(own)
+    return ",".join(parts).encode()
+
+
 def result_part(name: str, text: str) -> bytes:
     """The result of a call of the tool `name`; the API wants an object."""
     try:
@@ -45,12 +60,21 @@ def _rendered(message: PromptMessage, *, signed: bool) -> bytes:
     parts: list[dict[str, Any]] = [{"text": json_text.storable(message.text)}] if message.text else []
     parts += [_image(url) for url in message.images]
     for at, call in enumerate(message.tool_calls):
-        part: dict[str, Any] = {"functionCall": {"name": call.name, "args": dict(call.arguments)}}
+        part = _call(call)
         if signed and at == 0:  # only the first of parallel calls has one
             part["thoughtSignature"] = NO_SIGNATURE
         parts.append(part)
     # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
     return b",".join([memoryview(json_text.dumps(part)).tobytes() for part in parts])
+
+
+def _call(call: PromptToolCall) -> dict[str, Any]:
+    return {"functionCall": {"name": call.name, "args": dict(call.arguments)}}
+
+
+def _members(of: dict[str, Any]) -> str:
+    """The members of an object as JSON text, without the brackets around them."""
+    return json_text.dumps(of).decode()[1:-1]
 
 
 def _image(url: str) -> dict[str, Any]:

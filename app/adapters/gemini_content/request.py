@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from app.adapters.gemini_content.parts import content_parts, result_part, signed_parts
+from app.adapters.gemini_content.parts import content_parts, result_part, signed_parts, whole_parts
 from app.adapters.gemini_content.profile import Profile, signs_calls
 from app.adapters.gemini_content.schema import project
 from app.adapters.gemini_content.words import placed, unknown_options
 from app.core import json_text
 from app.core.errors import FieldError, Invalid
 from app.core.prompt import Prompt, PromptMessage, ToolSchema
-from app.ports.provider import Opening
+from app.ports.provider import ModelEndpoint, Opening
 
 CONTINUE: Final = (
     "What you said last breaks off. Carry on from its very end, even inside a word; say none of it again, do "
@@ -41,7 +41,9 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     if config:
         body["generationConfig"] = config
     # Put together as bytes: what was said in earlier turns is there already.
-    contents = b",".join(_contents(_said(opening), signed=signs_calls(opening.endpoint, profile)))
+    contents = b",".join(
+        _contents(_said(opening), opening.endpoint, signed=signs_calls(opening.endpoint, profile))
+    )
     rest = json_text.dumps(body)[1:]
     return b'{"contents":[%b]%b%b' % (contents, b"," if body else b"", rest)
 
@@ -84,7 +86,7 @@ def _said(opening: Opening) -> Sequence[PromptMessage]:
     return [*said, PromptMessage("assistant", opening.continue_from), go_on]
 
 
-def _contents(said: Iterable[PromptMessage], *, signed: bool) -> list[bytes]:
+def _contents(said: Iterable[PromptMessage], to: ModelEndpoint, *, signed: bool) -> list[bytes]:
     """The turns: neighbours of one kind become one, for the API wants all results of a turn together."""
     turns: list[tuple[str, list[bytes]]] = []
     names: dict[str, str] = {}
@@ -94,7 +96,11 @@ def _contents(said: Iterable[PromptMessage], *, signed: bool) -> list[bytes]:
         if kind == "tool" and (name := names.get(message.tool_call_id or "")):
             parts = result_part(name, message.text)
         else:
-            parts = message.rendered(signed_parts if signed else content_parts)
+            if message.opaque_for(to.provider, to.model):
+                render = whole_parts
+            else:
+                render = signed_parts if signed else content_parts
+            parts = message.rendered(render)
             kind = "user" if kind == "tool" else kind
         if not parts:
             continue  # the API refuses a turn without parts

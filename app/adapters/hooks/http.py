@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from typing import Any, Final
 
-from app.adapters.checked_network import MayReach
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.outbound import Outbound, Reply
+from app.adapters.signing import Signer
 from app.core.json_text import NotJson, dumps, read, storable
+from app.core.signing import Signing
 from app.ports.hooks import MAX_TIMEOUT_S, HookBlocked, Stop, ToolHookEvent
+from app.ports.signing import NotSigned
 
 CONNECTIONS: Final = 256
 
@@ -16,14 +20,15 @@ CONNECTIONS: Final = 256
 class HttpHooks:
     """Makes hooks that post, over connections that they share."""
 
-    def __init__(self, may_reach: MayReach, *, tls: ssl.SSLContext | None = None) -> None:
-        """`may_reach` is asked with each host and the address that it was resolved to. Close it."""
+    def __init__(self, network: CheckedNetwork, signer: Signer, *, tls: ssl.SSLContext | None = None) -> None:
+        """Close it with `aclose()`."""
         # Whoever calls a hook bounds it more tightly, by cancelling.
-        self._outbound = Outbound(may_reach, timeout_s=MAX_TIMEOUT_S, max_connections=CONNECTIONS, tls=tls)
+        self._outbound = Outbound(network, timeout_s=MAX_TIMEOUT_S, max_connections=CONNECTIONS, tls=tls)
+        self._signer = signer
 
-    def at(self, url: str) -> HttpHook:
-        """The hook at a URL."""
-        return HttpHook(url, self._outbound)
+    def at(self, url: str, signing: Mapping[str, Any] | None = None) -> HttpHook:
+        """The hook at a URL; `signing` is a `core.signing.Signing` as it is stored."""
+        return HttpHook(url, signing, self._outbound, self._signer)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -38,13 +43,23 @@ class HttpHook:
     no JSON count as empty.
     """
 
-    def __init__(self, url: str, outbound: Outbound) -> None:
+    def __init__(
+        self, url: str, signing: Mapping[str, Any] | None, outbound: Outbound, signer: Signer
+    ) -> None:
         self._url = url
+        self._signing = signing
         self._outbound = outbound
+        self._signer = signer
 
     async def call(self, event: ToolHookEvent) -> Stop | None:
         """See the port."""
-        reply = await self._outbound.post(self._url, {}, dumps(_storable(event.wire())))
+        body = dumps(_storable(event.wire()))
+        signing = None if self._signing is None else Signing.model_validate(self._signing)
+        try:
+            signed = await self._signer.headers(signing, event.project_id, body)
+        except NotSigned as error:
+            raise HookBlocked(str(error)) from None
+        reply = await self._outbound.post(self._url, signed, body)
         said = _said(reply)
         if reply.error is not None:
             reason = said.get("reason")

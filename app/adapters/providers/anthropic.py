@@ -53,7 +53,7 @@ class AnthropicProvider:
         try:
             profile = profile_of(endpoint)
             secrets = secrets_among([endpoint.api_key or "", *profile.headers.values()])
-            to = Destination(url_of(endpoint), headers_of(endpoint, profile), secrets)
+            to = Destination(url_of(endpoint), headers_of(endpoint, profile), secrets, endpoint.trusted)
             content = body_of(opening, profile)
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")

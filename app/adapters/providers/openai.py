@@ -37,7 +37,9 @@ class _Target:
         """Raises `Invalid`."""
         profile = profile_of(endpoint)
         credentials = [endpoint.api_key or "", *profile.headers.values()]
-        to = Destination(url_of(endpoint), headers_of(endpoint, profile), secrets_among(credentials))
+        to = Destination(
+            url_of(endpoint), headers_of(endpoint, profile), secrets_among(credentials), endpoint.trusted
+        )
         return cls(endpoint, profile, to)
 
 

@@ -48,6 +48,9 @@ class ScriptedUsage(Options):
 
     input_tokens: Count
     output_tokens: Count
+    cached_input_tokens: Count | None = None
+    cache_write_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
 
 
 class ScriptedError(Options):

@@ -1,49 +1,33 @@
-"""Tools that are called over HTTP: one POST for each call, never repeated from here."""
+"""Tools that are called over HTTP: a POST for each call, sent again only where that does nothing twice."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
-import httpcore
-import httpx
-
-from app.adapters.checked_network import AddressRefused, CheckedNetwork, MayReach
-from app.adapters.tools.http_answers import (
-    BLOCKED_ADDRESS,
-    INVALID_RESPONSE,
-    MAX_BYTES,
-    Answer,
-    output_in,
-    too_large,
-)
-from app.core.http_tool import HttpSettings
+from app.adapters.checked_network import CheckedNetwork
+from app.adapters.signing import Signer
+from app.adapters.tools.headers import NOT_CONFIGURED, Unsendable, secrets_in, sent_headers, sure_secrets_in
+from app.adapters.tools.http_answers import HTTP_TOO_LARGE, MAX_BYTES, output_in
+from app.adapters.tools.http_post import NOTHING, TIMEOUT, UNKNOWN, Post
+from app.core.http_tool import HttpSettings, Miss, pause_ms
 from app.core.json_text import dumps
+from app.ports.credentials import Credentials
+from app.ports.signing import NotSigned
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
 HTTP_KIND: Final = "http"
-
-TIMEOUT: Final = "TIMEOUT"
-OUTCOME_UNKNOWN: Final = "OUTCOME_UNKNOWN"
-CONNECTION_FAILED: Final = "CONNECTION_FAILED"
-CONNECTION_LOST: Final = "CONNECTION_LOST"
-NOT_CONFIGURED: Final = "NOT_CONFIGURED"
 
 IDLE_S: Final = 4.0
 """How long an unused connection is kept: less than the five seconds after which many servers close one, for a
 call that meets its end is lost and may not be repeated."""
 KEPT: Final = 64
 """Unused connections that are kept at most."""
-SHORTEST_SECRET: Final = 6
-"""Characters of a header's value from which on it is taken out of errors; a shorter one may be any word."""
-
-WORDS_BYTES: Final = 65_536
-"""How much is read of the body of an answer that is no success, and"""
-WORDS_S: Final = 1.0
-"""for how long, in seconds."""
 
 _HEADERS: Final = {
     "user-agent": "branchline",
@@ -51,7 +35,6 @@ _HEADERS: Final = {
     "accept": "application/json",
     "accept-encoding": "identity",
 }
-_UNKNOWN: Final = "whether the tool took effect is unknown"
 
 
 class HttpTools:
@@ -60,22 +43,26 @@ class HttpTools:
     kind = HTTP_KIND
 
     def __init__(
-        self, may_reach: MayReach, exposed: Mapping[str, str | None], *, tls: ssl.SSLContext | None = None
+        self,
+        network: CheckedNetwork,
+        exposed: Mapping[str, str | None],
+        credentials: Credentials,
+        signer: Signer,
+        *,
+        tls: ssl.SSLContext | None = None,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         """`exposed` are the variables that headers may name, None for those without a value.
 
-        Close it with `aclose()`.
+        `draw` spreads the pauses between tries. Close it with `aclose()`.
         """
         self._exposed = exposed
+        self._signer = signer
+        self._draw = draw
+        self._credentials = credentials
         # Without a limit: how many calls run at once is decided by whoever makes them, and a slow tool of one
         # project must not keep those of another waiting.
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=tls or httpx.create_ssl_context(),
-            max_connections=None,
-            max_keepalive_connections=KEPT,
-            keepalive_expiry=IDLE_S,
-            network_backend=CheckedNetwork(may_reach),
-        )
+        self._pool = network.pool(idle_s=IDLE_S, most_idle=KEPT, tls=tls)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -84,127 +71,117 @@ class HttpTools:
     async def call(self, spec: ToolSpec, invocation: Invocation) -> Any:
         """Post the call and return the JSON of the answer. Raises `ToolFailure`.
 
-        A cancelled call closes its connection.
+        A cancelled call closes its connection. Every try has the call's id as its `Idempotency-Key`.
         """
         http = HttpSettings.of(spec.settings)
-        chosen = self._chosen(http)
-        headers = {**_HEADERS, **chosen, "idempotency-key": str(invocation.call_id)}
+        chosen = await self._chosen(http, invocation.project_id)
+        call = _Call(spec, http, invocation, chosen, _body(invocation))
         try:
             async with asyncio.timeout(http.total_ms / 1000):
-                answer = await self._post(http, headers, _body(invocation))
+                return await self._tried(call)
         except TimeoutError:
-            words = f"the answer did not end within {http.total_ms} ms; {_UNKNOWN}"
-            raise ToolFailure(TIMEOUT, words) from None
-        return output_in(answer, hidden=_secrets(chosen))
+            known = UNKNOWN if call.sent else NOTHING
+            words = f"the answer did not end within {http.total_ms} ms{call.after()}; {known}"
+            raise ToolFailure(TIMEOUT, words, retryable=None if call.sent else True) from None
 
-    def _chosen(self, http: HttpSettings) -> dict[str, str]:
-        """The tool's headers with their values, names in lower case, so that they replace ours."""
-        named = http.variables()
-        found = dict(http.headers)
-        for header, variable in named.items():
-            value = (self._exposed.get(variable) or "").strip()
-            if not value or not (value.isascii() and value.isprintable()):
-                words = f"the variable {variable!r} for {header!r} has no value here that can be sent"
-                raise ToolFailure(NOT_CONFIGURED, words, retryable=False)
-            found[header] = value
-        return {name.lower(): value for name, value in found.items()}
+    async def _tried(self, call: _Call) -> Any:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + call.http.total_ms / 1000
+        while True:
+            try:
+                return await self._once(call)
+            except ToolFailure as failure:
+                call.failed(failure)
+                pause = call.pause_ms(failure, self._draw)
+                # A pause that the time does not suffice for would only make a worse failure of it.
+                if pause is None or loop.time() + pause / 1000 >= ends_at:
+                    raise call.failure() from None
+            await asyncio.sleep(pause / 1000)
 
-    async def _post(self, http: HttpSettings, headers: Mapping[str, str], body: bytes) -> Answer:
-        limits: dict[str, float | None] = {
-            "connect": http.connect_ms / 1000,
-            "write": None,
-            "read": http.first_byte_ms / 1000,
-        }
-        answered = False
+    async def _once(self, call: _Call) -> Any:
+        post = call.next_post()
         try:
-            where, host = _target(http.url)
-            sent: list[tuple[bytes | str, bytes | str]] = [("host", host), *headers.items()]
-            async with self._pool.stream(
-                "POST", where, headers=sent, content=body, extensions={"timeout": limits}
-            ) as response:
-                answered = True
-                limits["read"] = None  # The pool looks again before each read; from here the total counts.
-                given = _headers(response)
-                succeeded = 200 <= response.status < 300
-                content = await (_whole(response, given) if succeeded else _beginning(response))
-                return Answer(response.status, given.get("content-type", ""), content)
-        except AddressRefused as refused:
-            raise ToolFailure(BLOCKED_ADDRESS, str(refused), retryable=False) from None
-        except httpcore.ConnectTimeout:
-            words = f"no connection within {http.connect_ms} ms; nothing was sent"
-            raise ToolFailure(TIMEOUT, words, retryable=True) from None
-        except httpcore.ConnectError as error:
-            words = f"no connection, nothing was sent: {error}"
-            raise ToolFailure(CONNECTION_FAILED, words, retryable=True) from None
-        except httpcore.TimeoutException:
-            words = f"no answer within {http.first_byte_ms} ms; {_UNKNOWN}"
-            raise ToolFailure(TIMEOUT, words) from None
-        except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, httpx.InvalidURL):
-            # Their words may hold a header's value.
-            raise ToolFailure(NOT_CONFIGURED, "the request cannot be sent", retryable=False) from None
-        except (httpcore.NetworkError, httpcore.RemoteProtocolError, OSError):
-            raise _lost(answered) from None
+            signed = await self._signer.headers(
+                call.http.signing, call.invocation.project_id, call.body, id=call.id
+            )
+        except NotSigned as error:
+            raise ToolFailure(NOT_CONFIGURED, f"{error}; {NOTHING}", retryable=False) from None
+        headers = {**_HEADERS, **call.headers, **signed, "idempotency-key": call.id}
+        answer = await post.answer(self._pool, headers, call.body)
+        sure = sure_secrets_in(call.headers, call.http.headers)
+        return output_in(answer, hidden=secrets_in(call.headers), never=sure)
+
+    async def _chosen(self, http: HttpSettings, project_id: UUID) -> dict[str, str]:
+        """The tool's headers with their values, names in lower case, so that they replace ours."""
+        try:
+            return await sent_headers(
+                http.headers, self._exposed, partial(self._credentials.secret, project_id)
+            )
+        except Unsendable as error:
+            raise ToolFailure(error.type, str(error), retryable=error.retryable) from None
 
 
-def _target(url: str) -> tuple[httpcore.URL, str]:
-    """The address as the pool takes it, and the Host header. Raises httpx.InvalidURL."""
-    parts = httpx.URL(url)
-    where = httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
-    return where, parts.netloc.decode("ascii")
+class _Call:
+    """One call on its way, and what is known of its tries."""
 
+    def __init__(
+        self,
+        spec: ToolSpec,
+        http: HttpSettings,
+        invocation: Invocation,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> None:
+        self.http = http
+        self.invocation = invocation
+        self.headers = headers
+        self.body = body
+        self.id = str(invocation.call_id)
+        self._idempotent = spec.idempotent
+        self._tries = 0
+        self._post = Post(http)
+        self._last: ToolFailure | None = None
+        self._reached: ToolFailure | None = None
 
-def _headers(response: httpcore.Response) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+    @property
+    def sent(self) -> bool:
+        """Whether any try may have reached the tool."""
+        return self._post.sent or self._reached is not None
 
+    def next_post(self) -> Post:
+        """The request of the next try."""
+        self._tries += 1
+        self._post = Post(self.http)
+        return self._post
 
-async def _beginning(response: httpcore.Response) -> bytes:
-    """Some of a body that is only looked at for the words in it: the answer has been given by its head."""
-    pieces: list[bytes] = []
-    size = 0
-    with suppress(TimeoutError, httpcore.NetworkError, httpcore.ProtocolError):
-        async with asyncio.timeout(WORDS_S):
-            async for piece in response.aiter_stream():
-                pieces.append(piece)
-                size += len(piece)
-                if size > WORDS_BYTES:
-                    break
-    return b"".join(pieces)
+    def failed(self, failure: ToolFailure) -> None:
+        """Note how the try has ended."""
+        self._last = failure
+        if self._post.sent:
+            self._reached = failure
 
+    def pause_ms(self, failure: ToolFailure, draw: Callable[[], float]) -> float | None:
+        """How long to wait before the next try; None when there is none."""
+        miss = Miss(self._post.sent, failure.retryable is not False, self._post.retry_after_ms)
+        return pause_ms(miss, self._tries, self.http, idempotent=self._idempotent, draw=draw)
 
-async def _whole(response: httpcore.Response, headers: Mapping[str, str]) -> bytes:
-    """The body. Raises `ToolFailure` for one that is too large, by what it says of itself or by what came."""
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > MAX_BYTES:
-        raise too_large()
-    if headers.get("content-encoding", "identity") != "identity":
-        words = f"HTTP {response.status}, but the body is compressed, which was not asked for"
-        raise ToolFailure(INVALID_RESPONSE, words, retryable=False)
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in response.aiter_stream():
-        size += len(piece)
-        if size > MAX_BYTES:
-            raise too_large()
-        pieces.append(piece)
-    return b"".join(pieces)
+    def failure(self) -> ToolFailure:
+        """How the call has ended.
 
+        That is how the last try did which may have reached the tool: that a later one was not sent says
+        nothing of what the tool has done.
+        """
+        told = self._reached or self._last
+        assert told is not None
+        return ToolFailure(told.type, f"{told.message}{self.after()}", retryable=told.retryable)
 
-def _lost(answered: bool) -> ToolFailure:
-    if answered:
-        words = f"the connection was lost in the middle of the answer; {_UNKNOWN}"
-        return ToolFailure(CONNECTION_LOST, words, retryable=True)
-    words = f"the connection was lost, or spoke no HTTP, before an answer; {_UNKNOWN}"
-    return ToolFailure(OUTCOME_UNKNOWN, words, retryable=True)
-
-
-def _secrets(headers: Mapping[str, str]) -> set[str]:
-    """What must not be told of the values: each as it is, and without the word of its scheme."""
-    parts = {part for value in headers.values() for part in (value, value.rpartition(" ")[2])}
-    return {part for part in parts if len(part) >= SHORTEST_SECRET}
+    def after(self) -> str:
+        """How many tries there were, for people; nothing of a single one."""
+        return f" (after {self._tries} tries)" if self._tries > 1 else ""
 
 
 def _body(invocation: Invocation) -> bytes:
-    return dumps(
+    body = dumps(
         {
             "call_id": str(invocation.call_id),
             "function": invocation.function,
@@ -214,3 +191,7 @@ def _body(invocation: Invocation) -> bytes:
             "project_id": str(invocation.project_id),
         }
     )
+    if len(body) > MAX_BYTES:
+        words = f"the request has more than {MAX_BYTES} bytes; {NOTHING}"
+        raise ToolFailure(HTTP_TOO_LARGE, words, retryable=False)
+    return body

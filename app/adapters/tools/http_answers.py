@@ -9,10 +9,11 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from app.core import json_text
+from app.core.masking import Mask
 from app.ports.tool import ToolFailure
 
 MAX_BYTES: Final = 1024 * 1024
-"""Largest body that is read; as much as is stored of one output."""
+"""Largest body that is sent, and that is read; as much as is stored of one output."""
 MAX_WORDS: Final = 500
 """Code points of a tool's own words in the message of an error."""
 EXCERPT: Final = 200
@@ -45,11 +46,12 @@ class Answer:
     """All of it; of an answer that is no success it may be the beginning."""
 
 
-def output_in(answer: Answer, *, hidden: Collection[str] = ()) -> Any:
+def output_in(answer: Answer, *, hidden: Collection[str] = (), never: Collection[str] = ()) -> Any:
     """The output: the body's JSON, or None when it is empty. Raises `ToolFailure`.
 
     A body is read as JSON whatever its media type says. What cannot be stored of a text becomes U+FFFD, for a
-    tool that has taken effect is not failed for it. `hidden` texts are told in no failure.
+    tool that has taken effect is not failed for it. `hidden` texts are told in no failure, and
+    `never` ones, which are secrets for sure, in no output either.
     """
     status = answer.status
     if 300 <= status < 400:
@@ -61,7 +63,8 @@ def output_in(answer: Answer, *, hidden: Collection[str] = ()) -> Any:
     if status == HTTPStatus.NO_CONTENT or not answer.body:
         return None
     try:
-        return _value(answer)
+        value = _value(answer)
+        return Mask(never).whole(value) if never else value
     except json_text.NotJson as error:
         begins = _shown(_text(answer), EXCERPT, hidden)
         words = f"HTTP {status}, but the body is no JSON ({error}): {begins}"
@@ -97,8 +100,7 @@ def _text(answer: Answer) -> str:
 
 def _shown(text: str, most: int, hidden: Collection[str]) -> str:
     """At most `most` code points of it, on one line, printable and without the `hidden` texts."""
-    for secret in sorted(hidden, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    shown = "".join(c if c.isprintable() else " " for c in text[: 4 * most])
+    begins = text[: 4 * most]
+    shown = "".join(c if c.isprintable() else " " for c in (Mask(hidden).all(begins) if hidden else begins))
     kept = " ".join(shown.split())
     return kept if len(kept) <= most else kept[: most - 1] + "…"

@@ -14,7 +14,7 @@ from typing import Any, Final
 from app.adapters.tools.signature import Arguments, InvalidTool, Unconvertible, arguments_of
 from app.adapters.tools.threads import Escaped, Threads
 from app.core.action.normalize import INVALID_ARGUMENTS, argument_faults
-from app.core.json_schema import InvalidSchema, SchemaError, compile_schema
+from app.core.json_schema import InvalidSchema, SchemaError, current_schema
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
 TOOL_KIND: Final = "python"
@@ -168,17 +168,17 @@ def _registered(tool: Tool) -> _Registered:
         raise InvalidTool(f"tool {tool.name!r}: a name has 1 to 64 letters, digits, _ and -")
     arguments = arguments_of(tool.name, tool.func, tool.parameters)
     try:
-        compile_schema(arguments.parameters, at="/parameters")
+        parameters = current_schema(arguments.parameters, at="/parameters")
     except InvalidSchema as error:
         raise InvalidTool(f"tool {tool.name!r}: {error.detail}") from None
-    if arguments.parameters.get("type") != "object":
+    if parameters.get("type") != "object":
         raise InvalidTool(f"tool {tool.name!r}: the schema of its arguments must have type object")
     description = inspect.getdoc(tool.func) if tool.description is None else tool.description
     spec = ToolSpec(
         name=tool.name,
         kind=TOOL_KIND,
         description=description or "",
-        parameters=arguments.parameters,
+        parameters=parameters,
         strict=tool.strict,
         idempotent=tool.idempotent,
         prepares=tool.preprocessor is not None,

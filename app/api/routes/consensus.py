@@ -10,6 +10,7 @@ from starlette.responses import Response
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
 from app.api.documented import RUN_ANSWERS, RUN_REFUSALS, problems
+from app.api.log_views import InLog
 from app.api.once import IdempotencyKey
 from app.api.running import InRunning, answer, origin_of
 from app.core.consensus.request import ConsensusRequest
@@ -25,9 +26,10 @@ async def consensus(
     running: InRunning,
     if_match: IfMatch,
     key: IdempotencyKey,
+    log: InLog,
     body: Annotated[ConsensusRequest, json_body(ConsensusRequest)],
 ) -> Response:
     """Ask several models the same, and find what they agree on."""
     origin = origin_of(request, who, key=key, if_match=if_match)
     made = await running.runs.submit("consensus", body.branch_id, body, origin, if_busy=body.if_busy)
-    return await answer(request, running, made, raises=body)
+    return await answer(request, running, made, log, raises=body)

@@ -22,7 +22,8 @@ router = APIRouter(prefix="/v1/models", tags=["models"])
 @router.get("", responses=answers(200, ModelList))
 async def list_models(who: Reader, services: Serving) -> Response:
     """List the models that the project can use, by name."""
-    return reply(whole([model_view(model) for model in await services.models.list(who)]))
+    models = services.models
+    return reply(whole([model_view(model, models.condition(model)) for model in await models.list(who)]))
 
 
 @router.post("", status_code=201, responses=answers(201, ModelView, Conflict, UnsupportedOption, KeyReused))
@@ -37,7 +38,8 @@ async def create_model(
 @router.get("/{name}", responses=answers(200, ModelView, NotFound))
 async def get_model(name: str, who: Reader, services: Serving) -> Response:
     """Read a model."""
-    return reply(model_view(await services.models.get(who, name)))
+    model = await services.models.get(who, name)
+    return reply(model_view(model, services.models.condition(model)))
 
 
 @router.put(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from app.api.bodies import json_body
 from app.api.deps import IfMatch, Runner
 from app.api.documented import RUN_ANSWERS, RUN_REFUSALS, problems
+from app.api.log_views import InLog
 from app.api.once import IdempotencyKey
 from app.api.running import (
     InRunning,
@@ -46,12 +47,13 @@ async def operate(
     running: InRunning,
     if_match: IfMatch,
     key: IdempotencyKey,
+    log: InLog,
     body: Annotated[OperateRequest, json_body(OperateRequest)],
 ) -> Response:
     """Ask a model on this branch, validate its answer, and run the tools it asks for."""
     origin = origin_of(request, who, key=key, if_match=if_match)
     made = await running.runs.submit("operate", branch_id, body, origin, if_busy=body.if_busy)
-    return await answer(request, running, made, raises=body)
+    return await answer(request, running, made, log, raises=body)
 
 
 @router.post("/act", responses=RUN_ANSWERS | problems(*_REFUSALS))
@@ -62,9 +64,10 @@ async def act(
     running: InRunning,
     if_match: IfMatch,
     key: IdempotencyKey,
+    log: InLog,
     body: Annotated[ActRequest, json_body(ActRequest)],
 ) -> Response:
     """Run tool calls on this branch, without a model."""
     origin = origin_of(request, who, key=key, if_match=if_match)
     made = await running.runs.submit("act", branch_id, body, origin, if_busy=body.if_busy)
-    return await answer(request, running, made, raises=body)
+    return await answer(request, running, made, log, raises=body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -13,16 +12,14 @@ from starlette.responses import Response
 from app.api.deps import Reader as ReadingKey
 from app.api.deps import Runner
 from app.api.documented import EVENTS, LOG_PAGE, also, answers
+from app.api.log_views import LogQuery, checked, view_of
 from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
-from app.api.problems import short
 from app.api.replies import reply
 from app.api.running import InRunning, Running, follow, given, wants_stream
 from app.api.schemas.runs import RunPage, RunTextView, RunView
-from app.api.sse import View
+from app.api.sse import LogView
 from app.api.views import run_body, text_body
 from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
-from app.core.events import event_types
-from app.core.events.structured import ALIASES
 from app.ports.storage import RunRecord
 from app.services.pages import log_page, text_at
 
@@ -43,17 +40,8 @@ class RunsQuery(PageQuery):
     branch_id: UUID | None = None
 
 
-class EventsQuery(PageQuery):
+class EventsQuery(PageQuery, LogQuery):
     """Which events are read, and in what form."""
-
-    types: str | None = Field(None, description="Only these types, separated by commas.")
-    view: Literal["events", "callbacks"] | None = Field(
-        None, description="`callbacks`: those that fired, in order, in place of the events."
-    )
-    aliases: Literal["structured"] | None = Field(
-        None, description="Shows the `STRUCTURED_*` names of the types that have one; `types` takes both."
-    )
-    framing: Literal["message"] | None = Field(None, description="Server-sent events without `event:` lines.")
 
 
 class TextQuery(BaseModel):
@@ -121,13 +109,14 @@ async def read_events(
     query: Annotated[EventsQuery, Query()],
 ) -> Response:
     """The run's log: a page as JSON, or, with `Accept: text/event-stream`, all of it and what is to come."""
-    view = _view(query)
+    checked(query)
     if query.order == "desc":
         raise Invalid(
             "A log is read from its beginning.",
             errors=[FieldError("", "only asc is offered", "unsupported_option", "order")],
         )
     run = await running.runs.get(who.project_id, run_id)
+    view = view_of(query, run)
     if not wants_stream(request):
         return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), view)
     after = _cursor(run, request.headers.get("last-event-id") or query.after)
@@ -146,30 +135,13 @@ async def read_text(
     return reply(text_body(run.id, found))
 
 
-async def _page(running: Running, run: RunRecord, after: int, limit: int, view: View) -> Response:
-    found = await log_page(running.store, run, after=after, limit=limit, types=view.types, show=view.texts)
+async def _page(running: Running, run: RunRecord, after: int, limit: int, view: LogView) -> Response:
+    found = await log_page(
+        running.store, run, view.reader, after=after, limit=limit, types=view.types, show=view.texts
+    )
     more, following = ("true", f'"{found.last_seq}"') if found.has_more else ("false", "null")
     body = f'{{"data":[{",".join(found.items)}],"has_more":{more},"next":{following}}}'
     return Response(body, media_type="application/json")
-
-
-def _view(query: EventsQuery) -> View:
-    aliases = ALIASES if query.aliases else {}
-    return View(
-        _types(query.types, aliases), query.view == "callbacks", aliases, named=query.framing != "message"
-    )
-
-
-def _types(text: str | None, aliases: Mapping[str, str]) -> frozenset[str] | None:
-    if text is None:
-        return None
-    own = {alias: name for name, alias in aliases.items()}
-    names = frozenset(own.get(name, name) for name in (part.strip() for part in text.split(",")) if name)
-    unknown = sorted(names - event_types().keys())
-    if unknown:
-        words = f"there is no event type {short(unknown[0])!r}"
-        raise Invalid(words, errors=[FieldError("", words, "unknown_event_type", "types")])
-    return names
 
 
 def _cursor(run: RunRecord, text: str | None) -> int:

@@ -13,7 +13,7 @@ from app.api.paging import PageQuery
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View
 from app.api.views import raw
-from app.ports.storage import ApprovalRecord
+from app.ports.waiting import ApprovalRecord
 
 Status = Literal["pending", "approved", "denied", "expired", "cancelled"]
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 from app.api.bodies import Body
 from app.api.replies import instant
 from app.api.schemas.common import PageView, View, refuse_filled
+from app.core.images import MAX_IMAGES, Image
 from app.core.json_text import dumps
 from app.core.messages import (
     ROLES,
@@ -43,7 +44,9 @@ class InstructionText(Body):
     instruction: Any = Field(None, description="Usually text; any JSON value.")
     guidance: Any = None
     context: Any = None
-    images: Annotated[list[str], Field(max_length=20)] = Field(default_factory=list)
+    images: Annotated[list[Image], Field(max_length=MAX_IMAGES)] = Field(
+        default_factory=list, description="As in operate: http, https or data URLs."
+    )
     response_format: dict[str, Any] | None = None
 
     def content(self) -> Content:
@@ -164,7 +167,8 @@ class MessageView(View):
     content: dict[str, Any] = Field(
         description="system `{text}`; instruction `{instruction, guidance, context, images, "
         "response_format}`, and where they say something `image_detail`, `begins`, `provided`; "
-        "assistant_response `{text, value, reasoning, tool_calls}`; "
+        "assistant_response `{text, value, reasoning, tool_calls}`, and `opaque` where the provider wants "
+        "something back that nobody else can read; "
         "action_request `{function, arguments, "
         "action_response_id}`; action_response `{function, arguments, output, action_request_id, error}`."
     )

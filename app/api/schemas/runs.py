@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import PageView, View
+from app.api.schemas.usage import COST, COUNTS, CostView, UsageView
 
 RunStatus = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "expired"]
 CallStatus = Literal["pending", "processing", "completed", "failed", "skipped", "cancelled", "aborted"]
@@ -38,7 +39,8 @@ class RunView(View):
                     "partial_text": None,
                     "model": "local",
                     "function_calls": [],
-                    "usage": {"input_tokens": 12, "output_tokens": 1, "reported": True},
+                    "usage": COUNTS,
+                    "cost": COST,
                     "attempts": 1,
                     "fallback_index": 0,
                     "created_at": _NOW,
@@ -62,7 +64,10 @@ class RunView(View):
     error: dict[str, Any] | None = Field(
         description="`{code, message, category, retryable}` of a failed run."
     )
-    validation: dict[str, Any] | None = Field(description="`{ok, kind, errors}` when a value was asked for.")
+    validation: dict[str, Any] | None = Field(
+        description="`{ok, kind, errors, corrections}` when a value was asked for; `corrections` names what "
+        "was mended to read it."
+    )
     finish_reason: str | None = Field(
         description="stop, length, tool_calls, content_filter or refusal; null when none was given."
     )
@@ -72,7 +77,8 @@ class RunView(View):
         description="The one that answered; null when a result was made of several answers."
     )
     function_calls: list[UUID]
-    usage: dict[str, Any] | None = Field(description="`{input_tokens, output_tokens, reported}`.")
+    usage: UsageView | None = Field(description="Of all its attempts; null while and where there is none.")
+    cost: CostView | None = Field(description="Of all its attempts; null where no price was known.")
     attempts: int
     fallback_index: int = Field(description="0 for the primary model.")
     created_at: datetime

@@ -5,19 +5,31 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from app.api.bodies import Body
 from app.api.replies import exact, instant
 from app.api.schemas.common import NotOffered, View
-from app.core.http_tool import CONNECT_MS, FIRST_BYTE_MS, MOST_MS, TOTAL_MS, HttpSettings, names_variable
+from app.core.client_tool import CLIENT, LEASE_S, MOST_LEASE_S, MOST_S, ClientSettings
+from app.core.header_values import shown
+from app.core.http_tool import (
+    CONNECT_MS,
+    FIRST_BYTE_MS,
+    MOST_MS,
+    MOST_TRIES,
+    TOTAL_MS,
+    TRIES,
+    HttpSettings,
+)
+from app.core.signing import Signing
 from app.ports.tool import StoredTool, ToolSpec
 
 NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 """What every model takes as the name of a function."""
 
 HTTP = "http"
+MCP = "mcp"
 
 _TIME = "2026-11-30T12:00:00.000Z"
 _SAID: dict[str, Any] = {
@@ -30,20 +42,33 @@ _SAID: dict[str, Any] = {
         "url": "https://tools.example/weather",
         "headers": {"Authorization": "env:WEATHER_TOKEN"},
         "timeout_ms": {"connect": CONNECT_MS, "first_byte": FIRST_BYTE_MS, "total": TOTAL_MS},
+        "tries": TRIES,
+        "signing": {"env": "WEATHER_SIGNING"},
     },
 }
 
 
-def _only_http(kind: Any) -> Any:
-    if kind in ("mcp", "client"):
-        raise PydanticCustomError("unsupported_option", "tools of this kind are not offered by this version")
+_CLIENTS: dict[str, Any] = {
+    "kind": CLIENT,
+    "description": "Open a door of the building.",
+    "parameters": {"type": "object", "properties": {"door": {"type": "string"}}, "required": ["door"]},
+    "strict": False,
+    "idempotent": False,
+    "client": {"expires_s": 600, "lease_s": LEASE_S},
+}
+
+
+def _only_ours(kind: Any) -> Any:
+    if kind == MCP:
+        words = "tools of MCP servers come with their server: POST /v1/mcp-servers"
+        raise PydanticCustomError("mcp_tool", words)
     if kind == "python":
         words = "Python tools are declared in modules that the operator names in BRANCHLINE_TOOL_MODULES"
         raise PydanticCustomError("python_tool", words)
     return kind
 
 
-Kind = Annotated[Literal["http"], BeforeValidator(_only_http)]
+Kind = Annotated[Literal["http", "client"], BeforeValidator(_only_ours)]
 Milliseconds = Annotated[int, Field(ge=1, le=MOST_MS)]
 Url = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[\x21-\x7e]+$")]
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$")]
@@ -55,7 +80,9 @@ class TimeoutBody(Body):
 
     connect: Milliseconds = Field(CONNECT_MS, description="Until the connection is made.")
     first_byte: Milliseconds = Field(FIRST_BYTE_MS, description="From the request to the answer's beginning.")
-    total: Milliseconds = Field(TOTAL_MS, description="From the beginning to the end.")
+    total: Milliseconds = Field(
+        TOTAL_MS, description="From the beginning to the end, with all tries and the pauses between them."
+    )
 
 
 class HttpBody(Body):
@@ -65,21 +92,51 @@ class HttpBody(Body):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] = Field(
         default_factory=dict,
         description="Sent with each call. `env:NAME` sends the value of a variable of the server; the "
-        "operator lists which may be used.",
+        "operator lists which may be used. `credential:NAME` sends the secret of a credential.",
     )
     timeout_ms: TimeoutBody = TimeoutBody()
+    tries: Annotated[int, Field(ge=1, le=MOST_TRIES)] = Field(
+        TRIES,
+        description="How often a call is sent at most: again if the tool is declared idempotent, or if "
+        "nothing had been sent. 1 is never again.",
+    )
+    signing: Signing | None = Field(
+        None, description="Signs each request as Standard Webhooks does; absent is unsigned."
+    )
 
     def settings(self) -> dict[str, Any]:
         """What is to be stored."""
         limits = self.timeout_ms
-        http = HttpSettings(self.url, self.headers, limits.connect, limits.first_byte, limits.total)
-        return http.settings()
+        return HttpSettings(
+            self.url,
+            self.headers,
+            limits.connect,
+            limits.first_byte,
+            limits.total,
+            self.tries,
+            self.signing,
+        ).settings()
+
+
+class ClientBody(Body):
+    """How long a client has for a call, in seconds."""
+
+    expires_s: Annotated[float, Field(gt=0, le=MOST_S)] | None = Field(
+        None, description="Until the result has to be there; `client_call_s` of the settings by default."
+    )
+    lease_s: Annotated[float, Field(gt=0, le=MOST_LEASE_S)] = Field(
+        LEASE_S, description="For how long a worker has a call that it claims, if it does not say."
+    )
+
+    def settings(self) -> dict[str, Any]:
+        """What is to be stored."""
+        return ClientSettings(self.expires_s, self.lease_s).settings()
 
 
 class PutTool(Body):
     """What a name is to mean."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_SAID]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_SAID, _CLIENTS]})
 
     kind: Kind
     description: Annotated[str, Field(max_length=10_000)] = Field("", description="What models are told.")
@@ -88,8 +145,19 @@ class PutTool(Body):
     )
     strict: bool = Field(False, description="Whether the arguments must be exactly the schema's properties.")
     idempotent: bool = Field(False, description="Whether a call may be repeated when its outcome is unknown.")
-    http: HttpBody
+    http: HttpBody | None = Field(None, description="Of the kind `http`.", validate_default=True)
+    client: ClientBody | None = Field(None, description="Of the kind `client`; may be left out.")
     redact: NotOffered = None
+
+    @field_validator("http", "client")
+    @classmethod
+    def _of_its_kind(cls, said: Body | None, field: ValidationInfo) -> Body | None:
+        kind = field.data.get("kind")
+        if kind == HTTP == field.field_name and said is None:
+            raise PydanticCustomError("missing", "a tool of the kind `http` needs it")
+        if said is not None and kind not in (None, field.field_name):
+            raise PydanticCustomError("other_kind", f"it belongs to tools of the kind `{field.field_name}`")
+        return said
 
     def spec(self, name: str) -> ToolSpec:
         """What is to be stored under the name."""
@@ -100,7 +168,7 @@ class PutTool(Body):
             parameters=self.parameters,
             strict=self.strict,
             idempotent=self.idempotent,
-            settings=self.http.settings(),
+            settings=(self.http or self.client or ClientBody()).settings(),
         )
 
 
@@ -123,9 +191,18 @@ class HttpSeen(View):
 
     url: str
     headers: dict[str, str | None] = Field(
-        description="By name. Variables are shown as `env:NAME`; a value that was written out is null."
+        description="By name, as `env:NAME` or `credential:NAME`; a value that was written out is null."
     )
     timeout_ms: dict[str, int]
+    tries: int = Field(description="How often a call is sent at most.")
+    signing: dict[str, str] | None = Field(description="The name of what requests are signed with.")
+
+
+class McpSeen(View):
+    """Which server has a tool, and what it is called there."""
+
+    server: str
+    tool: str
 
 
 class ToolView(View):
@@ -134,7 +211,8 @@ class ToolView(View):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"object": "tool", "name": "weather", **_SAID, "created_at": _TIME, "updated_at": _TIME}
+                {"object": "tool", "name": "weather", **_SAID, "client": None, "mcp": None}
+                | {"created_at": _TIME, "updated_at": _TIME}
             ]
         }
     )
@@ -146,8 +224,10 @@ class ToolView(View):
     parameters: dict[str, Any] = Field(description="JSON Schema of the arguments.")
     strict: bool = Field(description="Whether the arguments must be exactly the schema's properties.")
     idempotent: bool = Field(description="Whether a call may be repeated when its outcome is unknown.")
-    http: HttpSeen | None = Field(description="Null for Python tools.")
-    created_at: datetime | None = Field(description="Null for Python tools, which are read-only.")
+    http: HttpSeen | None = Field(description="Null for tools of other kinds.")
+    client: ClientBody | None = Field(description="Null for tools of other kinds.")
+    mcp: McpSeen | None = Field(description="Null for tools of other kinds.")
+    created_at: datetime | None = Field(description="Null for tools of Python and MCP, which are read-only.")
     updated_at: datetime | None
 
 
@@ -171,11 +251,12 @@ def tool_view(tool: StoredTool) -> dict[str, Any]:
         "strict": spec.strict,
         "idempotent": spec.idempotent,
         "http": _http_view(HttpSettings.of(spec.settings)) if spec.kind == HTTP else None,
+        "client": ClientSettings.of(spec.settings).settings() if spec.kind == CLIENT else None,
+        "mcp": None if spec.origin is None else dict(spec.origin),
         "created_at": instant(tool.created_at),
         "updated_at": instant(tool.updated_at),
     }
 
 
 def _http_view(http: HttpSettings) -> dict[str, Any]:
-    shown = {name: value if names_variable(value) else None for name, value in http.headers.items()}
-    return {**http.settings(), "headers": shown}
+    return {**http.settings(), "headers": shown(http.headers)}

@@ -24,6 +24,9 @@ class Phase(StrEnum):
     REVALIDATING = "revalidating"
     """Check the arguments again, and authorize again if they have changed."""
     INVOKING = "invoking"
+    HANDED_OVER = "handed_over"
+    """Wait for a client to bring the result, for as long as that takes: the call is stored, and nothing else
+    is held."""
     RECORDING = "recording"
     """Commit the end: function call, response message and events together."""
     TELLING = "telling"
@@ -41,7 +44,12 @@ class Escalated:
     """A person has to decide."""
 
 
-Outcome = Passed | Escalated | Succeeded | Failed | Denied | Cancelled | Lost
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """A client carries the call out."""
+
+
+Outcome = Passed | Escalated | HandedOver | Succeeded | Failed | Denied | Cancelled | Lost
 
 TRANSITIONS: Final[Mapping[tuple[Phase, type[Outcome]], Phase]] = {
     (Phase.AUTHORIZING, Passed): Phase.RECORDING_INTENT,
@@ -66,6 +74,10 @@ TRANSITIONS: Final[Mapping[tuple[Phase, type[Outcome]], Phase]] = {
     (Phase.INVOKING, Failed): Phase.RECORDING,
     (Phase.INVOKING, Cancelled): Phase.RECORDING,
     (Phase.INVOKING, Lost): Phase.RECORDING,
+    (Phase.INVOKING, HandedOver): Phase.HANDED_OVER,
+    (Phase.HANDED_OVER, Succeeded): Phase.RECORDING,
+    (Phase.HANDED_OVER, Failed): Phase.RECORDING,
+    (Phase.HANDED_OVER, Cancelled): Phase.RECORDING,
     (Phase.RECORDING, Passed): Phase.TELLING,
     (Phase.TELLING, Passed): Phase.DONE,
     (Phase.TELLING, Cancelled): Phase.DONE,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from app.core.action.normalize import ActionCall
-from app.core.action.table import TRANSITIONS, Escalated, IllegalStep, Outcome, Passed, Phase
+from app.core.action.table import TRANSITIONS, Escalated, HandedOver, IllegalStep, Outcome, Passed, Phase
 from app.core.action.verdict import (
     DENIED_BY_GATE,
     GATE_DENIED,
@@ -68,6 +69,14 @@ class ActionTransaction:
         return made
 
     @classmethod
+    def handed_over(cls, call: ActionCall, call_id: UUID, attempt: int = 1) -> ActionTransaction:
+        """A call whose result a client is to bring."""
+        made = cls(call, call_id, announced=True, attempt=attempt)
+        made.phase = Phase.HANDED_OVER
+        made.intent_recorded = made.started = True
+        return made
+
+    @classmethod
     def left_off(cls, call: ActionCall, call_id: UUID, failure: Failed) -> ActionTransaction:
         """A call whose last attempt failed, and whose next one was never begun."""
         made = cls(call, call_id, announced=True)
@@ -104,7 +113,8 @@ class ActionTransaction:
         """Where the function call stands."""
         if self.verdict is not None:
             return status_of(self.verdict)
-        return CallStatus.PENDING if self.phase is Phase.WAITING else CallStatus.PROCESSING
+        waits = self.phase in (Phase.WAITING, Phase.HANDED_OVER)
+        return CallStatus.PENDING if waits else CallStatus.PROCESSING
 
     def advance(self, outcome: Outcome) -> None:
         """Take the outcome of the present phase. Raises `IllegalStep` for one that it cannot have."""
@@ -112,7 +122,7 @@ class ActionTransaction:
         if following is None:
             raise IllegalStep(f"{type(outcome).__name__} in phase {self.phase}")
         # What a tool did stays done: a verdict once reached is not undone by a cancellation after it.
-        if self.verdict is None and not isinstance(outcome, Passed | Escalated):
+        if self.verdict is None and not isinstance(outcome, Passed | Escalated | HandedOver):
             self.verdict = _storable(outcome)
         self.intent_recorded = self.intent_recorded or following is Phase.PRE_HOOKS
         self.started = self.started or following is Phase.INVOKING
@@ -131,9 +141,10 @@ class ActionTransaction:
             return []
         return [ToolRequested(self.call.function, self.tool_call_id, self.call.arguments or {})]
 
-    def start(self) -> Event:
-        """The event to emit before INVOKING is performed."""
-        return ToolStart(self.tool_call_id, self.call.function, str(self.call_id))
+    def start(self, origin: Mapping[str, str] | None = None) -> Event:
+        """The event to emit before INVOKING is performed; `origin` is where the tool comes from."""
+        told = None if origin is None else dict(origin)
+        return ToolStart(self.tool_call_id, self.call.function, str(self.call_id), told)
 
     def end(self, duration_ms: int = 0, *, last: bool = True) -> list[Event]:
         """The events of the end; a denied call has none here, its GATE_DENIED is the gate's.

@@ -39,10 +39,10 @@ class ResultValidated(Event):
 
 @event("RUN_WAITING", 268, per_stream=False)
 class RunWaiting(Event):
-    """Nothing more can be done until somebody decides; no process holds the run meanwhile."""
+    """Nothing more can be done until somebody acts; no process holds the run meanwhile."""
 
     reason: str
-    """`approval`."""
+    """`approval` where a person has to decide, `client_result` where only clients have to bring results."""
     until: str
     """When it goes on in any case, RFC 3339."""
 
@@ -53,7 +53,7 @@ class RunCompleted(Event):
 
     status: str
     usage: dict[str, Any] | None
-    """Token counts of all its attempts; null where no server reported any."""
+    """Token counts of all its attempts, estimates included; null where it asked no model."""
     error: dict[str, Any] | None
     """Always null."""
 

@@ -123,3 +123,16 @@ class SessionSummary(Event):
     retry_count: int
     """Retries over all models."""
     checkpoints_created: int
+
+
+@event("TURN_PAUSED", 12)
+class TurnPaused(Event):
+    """The provider interrupted its own answer, and goes on when it is given it back: STREAM_INIT follows.
+
+    It is no retry: the text stands, and the attempt stays the same.
+    """
+
+    reason: str
+    """The provider's word for it."""
+    token_count: int
+    """TOKEN events of the answer so far."""

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from app.core.signing import Signing
+
 DEFAULT_TIMEOUT_MS: Final = 5_000
 
 
@@ -17,6 +19,9 @@ class Outside(Protocol):
 
     def address_fault(self, url: str) -> str | None:
         """What is wrong with an address that is to be reached."""
+
+    def variable_fault(self, name: str) -> str | None:
+        """What is wrong with naming a variable of the server."""
 
 
 class PolicyBody(BaseModel):
@@ -36,10 +41,20 @@ class Remote(PolicyBody):
         description="http or https; private addresses only if the operator lists them."
     )
     timeout_ms: Annotated[int, Field(ge=1, le=30_000)] = DEFAULT_TIMEOUT_MS
+    signing: Signing | None = Field(None, description="Signs what is posted; absent is unsigned.")
 
     @field_validator("url")
     @classmethod
     def _reachable(cls, value: str, info: ValidationInfo) -> str:
         if info.context is not None and (fault := cast(Outside, info.context).address_fault(value)):
+            raise ValueError(fault)
+        return value
+
+    @field_validator("signing")
+    @classmethod
+    def _exposed(cls, value: Signing | None, info: ValidationInfo) -> Signing | None:
+        if info.context is None or value is None or value.env is None:
+            return value
+        if fault := cast(Outside, info.context).variable_fault(value.env):
             raise ValueError(fault)
         return value

@@ -8,7 +8,14 @@ from app.core.events.fallback import FallbackEnd
 from app.core.events.retry import RetryEnd
 from app.core.events.session import Complete, SessionEnd
 from app.core.lifecycle import faults
-from app.core.lifecycle.effects import Close, Finish, Steps, StreamError
+from app.core.lifecycle.effects import (
+    AttemptEnded,
+    AttemptOutcome,
+    Close,
+    Finish,
+    Steps,
+    StreamError,
+)
 from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.standing import UNDER_WAY, Standing
 from app.core.lifecycle.table import State
@@ -18,6 +25,7 @@ from app.core.lifecycle.verdict import Verdict
 def complete(session: Standing) -> Steps[None]:
     """The answer is there and passed every check."""
     session.enter(State.COMPLETE)
+    yield from end_attempt(session, "completed")
     if session.spent.retries:
         yield RetryEnd(True, session.spent.retries, session.attempt)
     yield from leave_fallback(session, success=True)
@@ -42,12 +50,29 @@ def abort(session: Standing, source: str, failure: Failure) -> Steps[None]:
     """The session is ended from outside: no ERROR, no RETRY_GIVE_UP, no on_error."""
     if session.state in UNDER_WAY:
         yield Close()
+    yield from end_attempt(session, "aborted", failure)
     session.enter(State.ERROR)
     count, length = session.token_count, session.length
     yield AbortRequested(source).then(Callback("on_abort", (count, length)))
     yield AbortCompleted(count, length)
     yield from leave_fallback(session, success=False)
     yield from _end(session, failure.error, aborted=failure.trouble is faults.ABORTED)
+
+
+def end_attempt(session: Standing, outcome: AttemptOutcome, failure: Failure | None = None) -> Steps[None]:
+    """Say how the present attempt ended, or that it was paused, if it was opened and that was not told."""
+    if not session.attempt_runs:
+        return
+    session.attempt_runs = False
+    draft = session.draft
+    whole, heard = draft.is_counted, 0
+    if not whole or draft.usage is None or draft.usage.output_tokens == 0:
+        heard = draft.heard + (0 if session.seam is None else session.seam.length)
+    trouble = None if failure is None else failure.trouble
+    # At our own limit the server has neither refused nor been out of reach: it may be at work.
+    refused = outcome == "failed" and not session.opened and trouble is not faults.INITIAL_TIMEOUT
+    code = None if trouble is None else trouble.code
+    yield AttemptEnded(outcome, code, draft.usage, whole, heard, refused)
 
 
 def leave_fallback(session: Standing, *, success: bool) -> Steps[None]:

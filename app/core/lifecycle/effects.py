@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from app.core.chunks import UsageReport
 from app.core.events.base import Event
 from app.core.lifecycle.inputs import Answer
+from app.core.opaque import PausedTurn
 
 
 @dataclass(slots=True)
@@ -30,11 +32,38 @@ class Open:
     """Which opening of the session this is, over all models, 1-based."""
     continue_from: str = ""
     """Text that the answer should go on from; empty to start afresh."""
+    paused: PausedTurn | None = None
+    """What is given back to a provider that interrupted itself, for it to go on."""
 
 
 @dataclass(slots=True)
 class Close:
     """Close the open model stream now; whatever still arrives is not wanted."""
+
+
+AttemptOutcome = Literal["completed", "failed", "aborted", "paused"]
+"""`paused`: its provider interrupted the answer, and the same attempt goes on with another model call."""
+
+
+@dataclass(slots=True)
+class AttemptEnded:
+    """The model call that was opened last is over, and its attempt with it, unless that was paused.
+
+    Once for each `Open`, before anything follows from it. It tells of this call alone: what an attempt used
+    is the sum of its calls.
+    """
+
+    outcome: AttemptOutcome
+    code: str | None
+    """Of the fault that ended it; None when it completed."""
+    report: UsageReport | None
+    """The last one that its server made."""
+    whole: bool
+    """Whether that report was made when all that the call gives was there."""
+    heard: int
+    """Code points of all that it said, reasoning and tool calls included; 0 where `report` says it all."""
+    refused: bool = False
+    """Whether it failed before its answer began, by the server's word or for want of a connection."""
 
 
 @dataclass(slots=True)
@@ -82,7 +111,7 @@ class Finish:
     """True when it ended by an abort (not by the deadline)."""
 
 
-Effect = Event | Position | Open | Close | Ask | Finish
+Effect = Event | Position | Open | Close | AttemptEnded | Ask | Finish
 
 T = TypeVar("T")
 Steps = Generator[Effect, Answer, T]

@@ -16,7 +16,7 @@ from app.core.events.retry import (
 )
 from app.core.events.session import Error
 from app.core.lifecycle import faults
-from app.core.lifecycle.closing import halt
+from app.core.lifecycle.closing import end_attempt, halt
 from app.core.lifecycle.delays import backoff_ms, with_retry_after
 from app.core.lifecycle.effects import Ask, Steps, StreamError
 from app.core.lifecycle.faults import Failure, Spends
@@ -41,6 +41,7 @@ _BAD_REQUEST: Final = frozenset({400, 422})
 def fail(session: Standing, failure: Failure) -> Steps[None]:
     """The present attempt failed."""
     failure = _of_the_prefix(session, failure)
+    yield from end_attempt(session, "failed", failure)
     session.resume_at = resume_at(session, failure)
     verdict = _judge(session, failure)
     asked: list[Event] = []

@@ -62,6 +62,12 @@ INTER_TIMEOUT: Final = Trouble(
     "inter-token limit", "INTER_TOKEN_TIMEOUT", "transient", "timeout", "timeout", Spends.RETRIES
 )
 RATE_LIMIT: Final = Trouble("429", "RATE_LIMITED", "transient", "model", "rate_limit", Spends.RETRIES)
+NO_TURN: Final = Trouble(
+    "the model's limits here left it no turn in time", "RATE_LIMITED", "transient", "model"
+)
+OUT_OF_ORDER: Final = Trouble(
+    "the model's circuit is open: it has failed too often of late", "PROVIDER_ERROR", "transient", "model"
+)
 SERVER: Final = Trouble(
     "408, 5xx, overloaded", "PROVIDER_ERROR", "transient", "model", "server_error", Spends.RETRIES
 )
@@ -151,6 +157,8 @@ TROUBLES: Final = (
     INITIAL_TIMEOUT,
     INTER_TIMEOUT,
     RATE_LIMIT,
+    NO_TURN,
+    OUT_OF_ORDER,
     SERVER,
     TRUNCATED,
     UNKNOWN,
@@ -218,6 +226,8 @@ def _trouble(fault: Fault, opened: bool) -> Trouble:
             return NETWORK
         case FaultKind.TLS:
             return TLS
+        case FaultKind.HELD:
+            return OUT_OF_ORDER if fault.type == "circuit_open" else NO_TURN
         case FaultKind.INTERNAL:
             return _INTERNAL_WORDS.get(fault.type, NOT_ASKED)
         case FaultKind.MALFORMED:

@@ -31,9 +31,9 @@ class Limits:
         "_initial_ms",
         "_inter_ms",
         "_resume_ms",
-        "_total_at_ms",
         "_total_ms",
         "progress_ms",
+        "total_at_ms",
     )
 
     def __init__(self, options: TimeoutOptions) -> None:
@@ -41,18 +41,19 @@ class Limits:
         self._inter_ms = options.inter_ms
         self._total_ms = options.total_ms
         self._alive_cap_ms = options.alive_ms
-        self._total_at_ms: float | None = None
         self._asked_ms: float | None = None
         self._resume_ms: float | None = None
         self._alive_ms = 0.0
         self._halted_ms: float | None = None
         self.progress_ms: float | None = None
         """When the answer last came forward; None before its first sign and while nothing is read."""
+        self.total_at_ms: float | None = None
+        """When the time for the whole session is over, whoever is waited for; None when it is not limited."""
 
     def begin(self, now_ms: float) -> None:
         """The session begins."""
         if self._total_ms is not None:
-            self._total_at_ms = now_ms + self._total_ms
+            self.total_at_ms = now_ms + self._total_ms
 
     def ask(self, now_ms: float) -> None:
         """A model server is asked."""
@@ -69,7 +70,7 @@ class Limits:
 
     def end(self) -> None:
         """The session is over; nothing is waited for any more."""
-        self._asked_ms = self.progress_ms = self._resume_ms = self._total_at_ms = None
+        self._asked_ms = self.progress_ms = self._resume_ms = self.total_at_ms = None
         self._halted_ms = None
 
     def halt(self, now_ms: float) -> None:
@@ -95,13 +96,13 @@ class Limits:
     def deadline_ms(self) -> float | None:
         """When the next limit strikes; None when none runs."""
         if self._halted_ms is not None:
-            return self._total_at_ms
-        times = [at for at in (self._total_at_ms, self._resume_ms, self._silence_ms()) if at is not None]
+            return self.total_at_ms
+        times = [at for at in (self.total_at_ms, self._resume_ms, self._silence_ms()) if at is not None]
         return min(times) if times else None
 
     def struck(self, now_ms: float) -> Limit | None:
         """The limit that has been reached, the gravest first."""
-        if _reached(self._total_at_ms, now_ms):
+        if _reached(self.total_at_ms, now_ms):
             return Limit.TOTAL
         if self._halted_ms is not None:
             return None

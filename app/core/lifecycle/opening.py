@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackModelSelected, FallbackStart
-from app.core.events.session import AttemptStart, SessionStart, StreamInit
-from app.core.lifecycle.closing import leave_fallback
+from app.core.events.session import AttemptStart, SessionStart, StreamInit, TurnPaused
+from app.core.lifecycle.closing import end_attempt, leave_fallback
 from app.core.lifecycle.draft import Draft
 from app.core.lifecycle.effects import Open, Position, Steps
 from app.core.lifecycle.faults import Failure
@@ -13,6 +13,7 @@ from app.core.lifecycle.resuming import announce, keep
 from app.core.lifecycle.standing import Standing
 from app.core.lifecycle.table import State
 from app.core.lifecycle.verdict import Spent
+from app.core.opaque import PausedTurn
 
 
 def start(session: Standing) -> Steps[None]:
@@ -35,13 +36,29 @@ def ask(session: Standing) -> Steps[None]:
     session.enter(State.WAITING_FOR_TOKEN)
     kept = session.draft.texts if session.resumed else []
     session.draft = Draft(kept)
+    session.look_at = session.inspection.next_look(session.options, len(kept))
+    yield from _open(session, continue_from=session.text)
+
+
+def go_on(session: Standing) -> Steps[None]:
+    """Give a provider that interrupted its answer what it has said: the same attempt goes on."""
+    session.budget.take()
+    session.enter(State.WAITING_FOR_TOKEN)
+    yield from end_attempt(session, "paused")
+    draft = session.draft
+    yield TurnPaused(draft.finish_reason_raw or "", session.token_count)
+    draft.go_on()
+    yield from _open(session, paused=PausedTurn(draft.text, draft.opaque))
+
+
+def _open(session: Standing, *, continue_from: str = "", paused: PausedTurn | None = None) -> Steps[None]:
     session.opened = False
     session.first_token = True
-    session.look_at = session.inspection.next_look(session.options, len(kept))
     session.openings += 1
+    session.attempt_runs = True
     session.limits.ask(session.now_ms)
     yield StreamInit()
-    yield Open(session.fallback_index, session.attempt, session.openings, session.text)
+    yield Open(session.fallback_index, session.attempt, session.openings, continue_from, paused)
 
 
 def retry(session: Standing) -> Steps[None]:

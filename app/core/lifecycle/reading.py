@@ -9,23 +9,28 @@ from app.core.chunks import (
     EndMark,
     FinishReason,
     KeepAlive,
+    MessageBreak,
+    OpaqueBlocks,
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
     ToolCallDelta,
+    ToolOutcome,
+    ToolUse,
     UsageReport,
 )
 from app.core.events.adapter import AdapterDetected, AdapterWrapEnd, AdapterWrapStart
-from app.core.events.base import Callback
+from app.core.events.base import Callback, Event
 from app.core.events.session import FinalizationEnd, FinalizationStart, StreamReady, Token
 from app.core.events.timeout import TimeoutReset, TimeoutStart, TimeoutTriggered
-from app.core.events.tool import ToolRequested
+from app.core.events.tool import ToolObserved, ToolOutcomeObserved, ToolRequested
 from app.core.lifecycle import faults
 from app.core.lifecycle.closing import complete
 from app.core.lifecycle.effects import Close, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.inspection import Moment, judge, look_for_drift
+from app.core.lifecycle.opening import go_on
 from app.core.lifecycle.resuming import save
 from app.core.lifecycle.seam import Settled
 from app.core.lifecycle.standing import Standing
@@ -59,17 +64,30 @@ def read(session: Standing, chunk: Chunk) -> Steps[None]:
         case RefusalDelta(text=text) if text:
             _come_forward(session)
             session.draft.refusals.append(text)
+        case ToolUse() | ToolOutcome():
+            _come_forward(session)
+            yield _observed(chunk)
         case EndMark():
             yield Close()
             yield from conclude(session, end_mark=True)
         case UsageReport():
             session.limits.alive(session.now_ms)
-            session.tally.report(session.fallback_index, session.attempt, chunk)
+            session.draft.report(chunk, held=session.seam is not None)
         case FinishReason():
             session.limits.alive(session.now_ms)
             session.draft.finish(chunk)
-        case TextDelta() | ReasoningDelta() | RefusalDelta() | KeepAlive():
+        case OpaqueBlocks(blocks=blocks):
+            # Blocks are made of what was said before; the sign that one is being written stands for more.
+            _come_forward(session, said=not blocks)
+            session.draft.carry(blocks)
+        case TextDelta() | ReasoningDelta() | RefusalDelta() | MessageBreak() | KeepAlive():
             session.limits.alive(session.now_ms)
+
+
+def _observed(chunk: ToolUse | ToolOutcome) -> Event:
+    if isinstance(chunk, ToolUse):
+        return ToolObserved(chunk.id, chunk.name, chunk.arguments)
+    return ToolOutcomeObserved(chunk.id, chunk.output, chunk.is_error)
 
 
 def silence(session: Standing, kind: str) -> Steps[None]:
@@ -95,12 +113,16 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
     """The answer ended without a fault; `end_mark` says whether the wire said that it is whole."""
     if not (yield from _join(session)):
         return
+    session.draft.is_over = end_mark
+    if _may_go_on(session):
+        yield from go_on(session)
+        return
     calls = session.draft.conclude(end_mark=end_mark, new_id=lambda: _call_id(session))
     if isinstance(calls, Failure):
         yield from fail(session, calls)
         return
     for call in calls:
-        event = ToolRequested(call.name, call.id, call.arguments)
+        event = ToolRequested(call.name, call.id, call.arguments, call.replaced or None)
         yield event.then(Callback("on_tool_call", (call.name, call.id, call.arguments)))
     session.enter(State.FINALIZING)
     yield FinalizationStart()
@@ -111,6 +133,15 @@ def conclude(session: Standing, *, end_mark: bool = False) -> Steps[None]:
         return
     session.tool_calls = calls
     yield from complete(session)
+
+
+def _may_go_on(session: Standing) -> bool:
+    """Whether the provider interrupted itself, and can be given all that it has said.
+
+    One that said nothing more would say nothing for ever; of what an earlier attempt said it knows nothing.
+    """
+    has_spoken = session.state is State.STREAMING
+    return session.draft.may_go_on and has_spoken and not session.resumed and session.budget.left > 0
 
 
 def _final_checks(session: Standing, calls: Sequence[ToolCall]) -> Steps[Failure | None]:
@@ -159,6 +190,7 @@ def _go_on(session: Standing, settled: Settled) -> Steps[bool]:
         yield from fail(session, Failure(faults.DRIFT, settled.fault))
         return False
     session.seam = None
+    session.draft.repeated += settled.overlap
     session.enter(State.STREAMING)
     for piece in settled.pieces:
         if not (yield from _token(session, piece)):
@@ -202,9 +234,13 @@ def look(session: Standing) -> Steps[bool]:
     return True
 
 
-def _come_forward(session: Standing, state: State | None = None) -> None:
-    """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting."""
+def _come_forward(session: Standing, state: State | None = None, *, said: bool = True) -> None:
+    """The answer made progress; `state` is what the piece stands for, None where it only ends the waiting.
+
+    `said` tells whether the piece is something new, that no earlier report can have counted.
+    """
     session.limits.progress_ms = session.now_ms
+    session.draft.more |= said
     if state is None and session.state is State.WAITING_FOR_TOKEN:
         state = State.STREAMING
     if state is not None and state is not session.state:

@@ -65,6 +65,11 @@ class Seam:
         self._repeats = True
         """Whether all of the answer was that."""
 
+    @property
+    def length(self) -> int:
+        """Code points that were held."""
+        return sum(map(len, self._pieces))
+
     def take(self, text: str) -> Settled | None:
         """Hold one more chunk; None while nothing can be said yet."""
         self._pieces.append(text)

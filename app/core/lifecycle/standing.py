@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from app.core.chunks import UsageReport
 from app.core.events.base import Callback
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.draft import Draft
@@ -15,9 +14,10 @@ from app.core.lifecycle.options import LifecycleOptions
 from app.core.lifecycle.outage import Outage
 from app.core.lifecycle.seam import Seam
 from app.core.lifecycle.table import State, step
-from app.core.lifecycle.tally import AttemptUsage, Tally
+from app.core.lifecycle.tally import Tally
 from app.core.lifecycle.toolcalls import ToolCall
 from app.core.lifecycle.verdict import Spent
+from app.core.opaque import OpaqueBlock
 
 Purpose = Literal["main", "repair", "voter"]
 
@@ -38,6 +38,7 @@ class Standing:
 
     __slots__ = (
         "attempt",
+        "attempt_runs",
         "budget",
         "draft",
         "draw",
@@ -96,6 +97,8 @@ class Standing:
         self.state = State.INIT
         self.attempt = 1
         """Which attempt on the present model, 1-based."""
+        self.attempt_runs = False
+        """Whether an attempt was opened whose end was not told."""
         self.fallback_index = 0
         """The present model: 0 is the primary."""
         self.in_fallback = False
@@ -157,6 +160,12 @@ class Standing:
         return "".join(self.draft.reasonings)
 
     @property
+    def opaque(self) -> Sequence[OpaqueBlock]:
+        """What the provider wants back of the answer; nothing of one that is cut, or of two attempts."""
+        is_whole = self.finish_reason in ("stop", "tool_calls") and not self.resumed
+        return self.draft.opaque if is_whole else ()
+
+    @property
     def refusal(self) -> str:
         """The text in which the model refused."""
         return "".join(self.draft.refusals)
@@ -170,16 +179,6 @@ class Standing:
     def finish_reason_raw(self) -> str | None:
         """Why the model stopped, in the provider's word."""
         return self.draft.finish_reason_raw
-
-    @property
-    def usage(self) -> UsageReport | None:
-        """Token counts of all attempts together; None where no server reported any."""
-        return self.tally.usage()
-
-    @property
-    def usages(self) -> list[AttemptUsage]:
-        """The same, attempt by attempt."""
-        return self.tally.usages
 
     def enter(self, state: State) -> None:
         """Change the state. Raises `IllegalTransition`, and changes nothing, where the table has no edge."""

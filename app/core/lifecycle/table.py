@@ -64,6 +64,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     Edge(State.WAITING_FOR_TOKEN, State.TOOL_CALL_DETECTED, "a tool call comes first"),
     Edge(State.STREAMING, State.TOOL_CALL_DETECTED, "a fragment of a tool call"),
     Edge(State.TOOL_CALL_DETECTED, State.STREAMING, "text after a tool call"),
+    Edge(State.STREAMING, State.WAITING_FOR_TOKEN, "the provider interrupted its answer, and gets it back"),
     Edge(State.STREAMING, State.CONTINUATION_MATCHING, "the first text of a resumed attempt"),
     Edge(State.CONTINUATION_MATCHING, State.CHECKPOINT_VERIFYING, "the overlap is settled"),
     Edge(State.CHECKPOINT_VERIFYING, State.STREAMING, "the text goes on from the checkpoint"),

@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.core.chunks import UsageReport
 from app.core.events.base import TextRef
 from app.core.events.session import SessionSummary
 from app.core.lifecycle.effects import StreamError
-
-
-@dataclass(slots=True)
-class AttemptUsage:
-    """What one attempt was reported to have used."""
-
-    fallback_index: int
-    attempt: int
-    usage: UsageReport
 
 
 @dataclass(slots=True)
@@ -34,28 +24,8 @@ class Tally:
     checkpoints: int = 0
     """Checkpoints saved."""
     drift_detected: bool = False
-    usages: list[AttemptUsage] = field(default_factory=list)
-    """One for each attempt whose server reported any, in order."""
     causes: list[StreamError] = field(default_factory=list)
     """The last error of each model that was given up."""
-
-    def report(self, fallback_index: int, attempt: int, usage: UsageReport) -> None:
-        """Note a usage report; it replaces an earlier one of the same attempt."""
-        if self.usages:
-            last = self.usages[-1]
-            if (last.fallback_index, last.attempt) == (fallback_index, attempt):
-                last.usage = usage
-                return
-        self.usages.append(AttemptUsage(fallback_index, attempt, usage))
-
-    def usage(self) -> UsageReport | None:
-        """The sum over all attempts; None where no server reported any."""
-        if not self.usages:
-            return None
-        return UsageReport(
-            sum(entry.usage.input_tokens for entry in self.usages),
-            sum(entry.usage.output_tokens for entry in self.usages),
-        )
 
     def state(
         self, token_count: int, content_length: int, fallback_index: int, checkpoint_length: int

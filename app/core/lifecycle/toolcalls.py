@@ -25,6 +25,8 @@ class ToolCall:
     arguments: dict[str, Any]
     raw: str
     """The arguments as the model wrote them; may be empty."""
+    replaced: int = 0
+    """How many NULs and halves of characters in the arguments became U+FFFD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ class ToolCallParts:
         if delta.arguments:
             parts.arguments.append(delta.arguments)
 
+    @property
+    def length(self) -> int:
+        """Code points of all names and arguments."""
+        return sum(len(parts.name) + sum(map(len, parts.arguments)) for parts in self._parts.values())
+
     def joined(self, new_id: Callable[[], str]) -> tuple[list[ToolCall], BadCall | None]:
         """The calls by index, up to the first that cannot be run, and what is wrong with that one.
 
@@ -79,27 +86,27 @@ class ToolCallParts:
             if not parts.name:
                 return calls, BadCall(index, parts.name, raw, "no function is named")
             try:
-                arguments = read_arguments(raw)
+                arguments, replaced = read_arguments(raw)
             except ValueError as error:
                 return calls, BadCall(index, parts.name, raw, str(error))
-            calls.append(ToolCall(index, parts.id or new_id(), parts.name, arguments, raw))
+            calls.append(ToolCall(index, parts.id or new_id(), parts.name, arguments, raw, replaced))
         return calls, None
 
 
-def read_arguments(raw: str) -> dict[str, Any]:
-    """Arguments as an object; none at all and `null` mean `{}`. Raises ValueError saying what is wrong.
+def read_arguments(raw: str) -> tuple[dict[str, Any], int]:
+    """Arguments as an object, and how many characters were replaced; none at all and `null` mean `{}`.
 
     What cannot be stored, NULs and halves of characters, is U+FFFD in them. An object with a key twice is
-    refused: a check and the tool could each read another copy.
+    refused: a check and the tool could each read another copy. Raises ValueError saying what is wrong.
     """
     if not raw.strip():
-        return {}
+        return {}, 0
     try:
-        value = read_mended(raw, max_depth=MAX_DEPTH).value
+        read = read_mended(raw, max_depth=MAX_DEPTH)
     except NotJson as error:
         raise ValueError(f"the arguments cannot be read: {error}") from None
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
+    if read.value is None:
+        return {}, 0
+    if not isinstance(read.value, dict):
         raise ValueError("the arguments are not a JSON object")
-    return value
+    return read.value, read.replaced

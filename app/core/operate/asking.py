@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.core.operate.middle import MiddleName
 from app.core.operate.params import OperateParams
 from app.core.operate.schema import AnswerContract, contract_for
 from app.core.prompt import ToolSchema
@@ -25,6 +26,8 @@ class Asking:
     """Put into the prompt."""
     shown_tools: tuple[ToolSchema, ...] = ()
     """Described in the prompt; the answer itself asks for them."""
+    middle: MiddleName = "communicate"
+    """How its answer is had."""
 
     @property
     def offered(self) -> frozenset[str]:

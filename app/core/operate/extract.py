@@ -18,8 +18,8 @@ MAX_VALUES: Final = 64
 """Values that one text may hold; with more there is no telling which is meant."""
 
 # Byte-order mark, zero-width and other invisible blanks around a value.
-_INVISIBLE: Final = "\ufeff\u200b\u200c\u200d\u2060\u00a0"
-_BLANKS: Final = " \t\r\n" + _INVISIBLE
+INVISIBLE: Final = "\ufeff\u200b\u200c\u200d\u2060\u00a0"
+BLANKS: Final = " \t\r\n" + INVISIBLE
 
 _FENCE = re.compile(
     r"^[ \t]*```+[ \t]*(?P<language>[\w+.#-]*)[ \t]*(?P<body>.*?)(?:^[ \t]*```+|```+[ \t]*$|\Z)",
@@ -32,8 +32,8 @@ _OPENING = re.compile(r"[{\[]")
 # A string ends with its line at the latest: JSON strings hold no line breaks.
 _MARK = re.compile(
     r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
-    rf"|[{{}}\[\]{_INVISIBLE}]"
-    rf"|,(?=[\s{_INVISIBLE}]*[}}\]])"
+    rf"|[{{}}\[\]{INVISIBLE}]"
+    rf"|,(?=[\s{INVISIBLE}]*[}}\]])"
 )
 
 
@@ -57,7 +57,7 @@ class Extraction:
 
 def trimmed(text: str) -> str:
     """The text without the blanks around it, visible or not."""
-    return text.strip(_BLANKS)
+    return text.strip(BLANKS)
 
 
 def extract(text: str) -> Extraction:
@@ -166,7 +166,7 @@ def _region(text: str, start: int) -> _Region | None:
             depth += 1
         elif sign == ",":
             commas.append(mark.start())
-        elif sign in _INVISIBLE:
+        elif sign in INVISIBLE:
             blanks.append(mark.start())
         elif sign in "}]":
             depth -= 1

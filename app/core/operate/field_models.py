@@ -54,12 +54,6 @@ class NamedField:
         ]
 
 
-def check_schemas(fields: Sequence[NamedField]) -> None:
-    """Raises `InvalidSchema` for a field whose schema is none."""
-    for index, field in enumerate(fields):
-        compile_schema(field.schema, at=f"/field_models/{index}/schema")
-
-
 def taken_names(fields: Sequence[NamedField], others: Iterable[str]) -> list[FieldError]:
     """The fields whose name another field of the answer has, or an earlier one of them."""
     taken = set(others)

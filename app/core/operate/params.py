@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from app.core.action.normalize import ActionCall, accept
 from app.core.errors import FieldError, Invalid
-from app.core.json_schema import compile_schema
+from app.core.json_schema import compile_schema, current_schema
 from app.core.json_text import pointer
-from app.core.operate.field_models import NamedField, check_schemas
+from app.core.operate.field_models import NamedField
+from app.core.operate.middle import MiddleName
 from app.core.operate.precedence import Levels, Source, contradicted, first_said
 from app.core.operate.request import (
     MAX_ACTIONS,
@@ -148,6 +149,8 @@ class OperateParams:
     clear_messages: bool = False
     """Whether it begins anew here."""
     include_token_usage_to_model: bool = False
+    middle: MiddleName | None = None
+    """How answers are had; None leaves it to each model's kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ def resolve(request: OperateRequest, branch: BranchSettings) -> OperateParams:
         fields=fields,
         tool_schemas=tuple(chosen["tool_schemas"] or ()),
         progression=None if progression is None else tuple(progression),
+        middle="run_and_collect" if chosen["stream_persist"] else chosen["middle"],
         **{name: chosen[name] for name in _AS_SAID},
     )
 
@@ -269,6 +273,10 @@ def _refuse_clashes(chosen: Mapping[str, Any], *, actions: bool) -> None:
             chosen["clear_messages"] and chosen["progression"] is not None,
             "`clear_messages` shows none of the messages; give one of them",
         ),
+        "middle": (
+            chosen["stream_persist"] and chosen["middle"] == "communicate",
+            "`stream_persist` asks for `run_and_collect`; give one of them",
+        ),
     }
     faults = [
         FieldError(f"/{name}", told, "contradiction") for name, (clash, told) in clashes.items() if clash
@@ -284,15 +292,21 @@ def _format_of(chosen: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, boo
         schema = schema_of_fields(fields)
         compile_schema(schema, at="/response_fields")
         return schema, True
-    if chosen["response_format"] is not None:
-        compile_schema(chosen["response_format"], at="/response_format")
-    return chosen["response_format"], False
+    if chosen["response_format"] is None:
+        return None, False
+    return current_schema(chosen["response_format"], at="/response_format"), False
 
 
 def _fields_of(models: Sequence[FieldModel]) -> tuple[NamedField, ...]:
-    fields = tuple(NamedField(one.name, one.schema_, one.nullable, one.listable) for one in models)
-    check_schemas(fields)
-    return fields
+    return tuple(
+        NamedField(
+            one.name,
+            current_schema(one.schema_, at=f"/field_models/{index}/schema"),
+            one.nullable,
+            one.listable,
+        )
+        for index, one in enumerate(models)
+    )
 
 
 def _is_blank(instruction: Any) -> bool:

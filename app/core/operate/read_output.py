@@ -6,7 +6,7 @@ off has no value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -30,6 +30,22 @@ EMPTY_OUTPUT: Final = "EMPTY_OUTPUT"
 OUTPUT_TRUNCATED: Final = "OUTPUT_TRUNCATED"
 PARSE: Final = "PARSE"
 SCHEMA_VALIDATION: Final = "SCHEMA_VALIDATION"
+
+CORRECTIONS: Final[Mapping[str, str]] = {
+    "blanks": "a byte-order mark, or another invisible character, around or inside of the value",
+    "fence": "the value stood in a code fence",
+    "prose": "words stood around the value",
+    "trailing_comma": "a comma stood before a closing bracket",
+    "quotes": "strings stood in single or typographic quotes",
+    "python_words": "True, False or None stood for true, false or null",
+    "repeated": "the same value stood there more than once",
+    "unstorable_characters": "a NUL or half of a surrogate pair became U+FFFD",
+    "made_up_responses": "`action_responses`, which only the service writes, was left out",
+    "repaired": "another model wrote the value anew",
+}
+"""What may be done to an answer that is no JSON as it stands, each with what it means."""
+MADE_UP: Final = "made_up_responses"
+REPAIRED: Final = "repaired"
 
 _PREVIEW: Final = 200
 """Code points of the text that an error shows."""
@@ -64,8 +80,7 @@ class Reading:
     parsed: bool = False
     """Whether a JSON value was found."""
     corrections: tuple[str, ...] = ()
-    """What was mended, in order: blanks, fence, prose, trailing_comma, quotes, python_words,
-    repeated, unstorable_characters."""
+    """What was mended, in order; each is one of `CORRECTIONS`."""
     strict_error: str | None = None
     """Why the text is not JSON as it stands; None when it is."""
     checked: bool = False
@@ -99,17 +114,14 @@ def parse_output(text: str, contract: AnswerContract, *, finish_reason: str | No
     except NotJson as error:
         return _corrected(text, bare, str(error), contract, finish_reason)
     corrections = (*(["blanks"] if bare != text.strip(" \t\r\n") else []), *replaced(mended.replaced))
-    return _judged(
-        Reading(
-            text,
-            contract.without_made_up(mended.value),
-            parsed=True,
-            corrections=corrections,
-            strict_error="blanks or characters that are no JSON" if corrections else None,
-        ),
-        contract,
-        finish_reason,
+    reading = Reading(
+        text,
+        mended.value,
+        parsed=True,
+        corrections=corrections,
+        strict_error="blanks or characters that are no JSON" if corrections else None,
     )
+    return _judged(_without_made_up(reading, contract), contract, finish_reason)
 
 
 def check_output(reading: Reading, contract: AnswerContract) -> Reading:
@@ -129,9 +141,9 @@ def reading_events(
 ) -> list[Event]:
     """The events of a reading, in order; the durations are the caller's."""
     events: list[Event] = [ParseStart(len(reading.text))]
-    if reading.strict_error is not None:
-        fixed = reading.parsed
-        made = list(reading.corrections) if fixed else []
+    fixed = reading.parsed
+    made = list(reading.corrections) if fixed else []
+    if reading.strict_error is not None or made:
         events += [AutoCorrectStart(1), AutoCorrectEnd(parse_ms, fixed, fixed, len(made), made)]
     failure = reading.failure
     if failure is not None and failure.code != SCHEMA_VALIDATION:
@@ -163,9 +175,15 @@ def _corrected(
     if chosen is None:
         message = "there are several different JSON values, and no telling which one is meant"
         return replace(reading, failure=ReadFailure(PARSE, message))
-    value = contract.without_made_up(chosen.value)
-    found = replace(reading, value=value, parsed=True, corrections=chosen.corrections)
-    return _judged(found, contract, finish_reason)
+    found = replace(reading, value=chosen.value, parsed=True, corrections=chosen.corrections)
+    return _judged(_without_made_up(found, contract), contract, finish_reason)
+
+
+def _without_made_up(reading: Reading, contract: AnswerContract) -> Reading:
+    value = contract.without_made_up(reading.value)
+    if value is reading.value:
+        return reading
+    return replace(reading, value=value, corrections=(*reading.corrections, MADE_UP))
 
 
 def _is_all(bare: str, extraction: Extraction) -> bool:

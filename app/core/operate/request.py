@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from app.core.images import MAX_IMAGES, Image
 from app.core.operate.lifecycle import LifecycleBody
 
 MAX_ACTIONS = 128
 """Tool calls of one run."""
-MAX_IMAGES = 20
 MAX_FIELDS = 100
 """Further fields of one answer."""
 
@@ -189,8 +189,10 @@ class OperateRequest(_Body):
         description="Requests of one answer for the same function with the same arguments are carried out "
         "once, and each is given that call's response.",
     )
-    images: Annotated[list[str], Field(max_length=MAX_IMAGES)] = Field(
-        default_factory=list, description="http, https or data URLs."
+    images: Annotated[list[Image], Field(max_length=MAX_IMAGES)] = Field(
+        default_factory=list,
+        description="http or https URLs, which the model's server fetches, or data URLs. Private addresses "
+        "only if the operator lists them.",
     )
     image_detail: Literal["auto", "low", "high"] = Field(
         "auto", description="How closely the model is to look at the images."
@@ -214,8 +216,14 @@ class OperateRequest(_Body):
     include_token_usage_to_model: bool = Field(
         False, description="Tells the model about how many tokens the conversation takes."
     )
-    stream_persist: bool = Field(False, description="Only false is offered by this version.")
-    middle: str | None = Field(None, description="Only communicate is offered by this version.")
+    stream_persist: bool = Field(
+        False, description="True asks for the middle `run_and_collect`; every stream is persisted anyway."
+    )
+    middle: str | None = Field(
+        None,
+        description="How the answer is had: `communicate`, a request and one message, or `run_and_collect`, "
+        "the texts of all messages until the model is done. Absent leaves it to the kind of the model.",
+    )
     if_busy: IfBusy = Field(
         "enqueue",
         description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from app.core.errors import FieldError, Invalid
-from app.core.json_schema import JsonSchema, SchemaError, compile_schema
+from app.core.json_schema import JsonSchema, SchemaError, compile_schema, compiled_once
 from app.core.json_text import pointer
 from app.core.operate.field_models import NamedField, taken_names
 from app.core.operate.moved_schema import DEFINITIONS, fragment, moved, refers_to_root
@@ -124,7 +124,7 @@ class AnswerContract:
         own = {name: value[name] for name in self._own_names() if name in value}
         named = {field.name for field in self.fields}
         theirs = {name: member for name, member in value.items() if name not in own and name not in named}
-        faults = compile_schema(OWN_ACCEPTED).check(own)
+        faults = compiled_once(OWN_ACCEPTED).check(own)
         for field in self.fields:
             faults += field.check(value)
         return faults + (self._wrapped_faults(theirs) if self.wrapped else self._caller_faults(theirs))

@@ -91,8 +91,12 @@ class Transcript:
             PromptToolCall(id, request.function, _object(request.arguments))
             for id, (request, _) in zip(ids, replayed, strict=True)
         )
+        # A turn that is not told as it was said, with all of its calls, cannot have them.
+        as_said = ids == [call.id for call in content.tool_calls]
         if content.text or tool_calls:
-            self._messages.append(PromptMessage("assistant", content.text, tool_calls=tool_calls))
+            opaque = content.opaque if as_said else None
+            said = PromptMessage("assistant", content.text, tool_calls=tool_calls, opaque=opaque)
+            self._messages.append(said)
         for id, (_, response) in zip(ids, replayed, strict=True):
             self._messages.append(PromptMessage("tool", _result_text(response), tool_call_id=id))
         self._tell_later(call for call in calls if not self._is_native(call))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from app.core.errors import FieldError, UnsupportedOption
 from app.core.json_text import pointer
+from app.core.operate.middle import MIDDLE_NAMES
 
 Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
 """Path of an option -> the values of it that ask for nothing we do not do."""
@@ -17,8 +18,7 @@ ACT: Final[Accepted] = {
 
 OPERATE: Final[Accepted] = {
     **ACT,
-    ("stream_persist",): (False,),
-    ("middle",): (None, "communicate"),
+    ("middle",): (None, *MIDDLE_NAMES),
 }
 
 CONSENSUS: Final[Accepted] = {

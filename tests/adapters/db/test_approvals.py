@@ -17,7 +17,8 @@ from app.adapters.db.session import Database
 from app.core.errors import AlreadyDecided
 from app.core.events.run import RunCancelled, RunWaiting
 from app.ports.approvals import Ruling
-from app.ports.storage import Accepted, ApprovalClosed, NewApproval, NewCall, NewMessage
+from app.ports.storage import Accepted, NewCall, NewMessage
+from app.ports.waiting import NewApproval, WaitClosed
 from app.services.entries import entry_of
 from tests.adapters.db.test_histories import someone_waits
 from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
@@ -102,8 +103,8 @@ async def test_what_was_decided_stays_decided_when_its_call_is_given_up(
     assert made.status == "denied"
     new = world.run(await world.branch())
     new.run.id = run_id
-    await world.store.flush([world.flush(new, rows=[ApprovalClosed(call, NOW)])])
-    (settled,) = await world.store.settled_approvals(run_id)
+    await world.store.flush([world.flush(new, rows=[WaitClosed(call, NOW)])])
+    (settled,) = (await world.store.settled_waits(run_id, 1)).approvals
     assert (settled.status, settled.comment) == ("denied", "no")
 
 

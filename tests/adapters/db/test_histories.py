@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from app.adapters.db.branch_states import read_branches
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.engine import make_engine
 from app.adapters.db.histories import Histories
@@ -205,21 +206,21 @@ async def test_what_is_kept_is_bounded_and_the_longest_unused_gives_way(talk: Ta
     branches = [await talk.world.branch() for _ in range(5)]
     for branch_id in branches:
         await talk.append(branch_id, InstructionContent("x" * 1_000))
-    connection = talk.world.connection
-    one = (await Histories(0).read(connection, branches[:1]))[branches[0]].size
+
+    async def read(kept: Histories, branch_id: UUID) -> History:
+        return (await read_branches(talk.world.connection, kept, [branch_id]))[1][branch_id]
+
+    one = (await read(Histories(0), branches[0])).size
     kept = Histories(3 * one)
 
-    async def read(index: int) -> History:
-        return (await kept.read(connection, [branches[index]]))[branches[index]]
-
-    first, second, _ = [await read(index) for index in range(3)]
-    assert await read(0) is first
-    await read(3)
-    assert await read(0) is first
-    assert await read(1) is not second
+    first, second, _ = [await read(kept, branch_id) for branch_id in branches[:3]]
+    assert await read(kept, branches[0]) is first
+    await read(kept, branches[3])
+    assert await read(kept, branches[0]) is first
+    assert await read(kept, branches[1]) is not second
     assert kept.size == 3 * one
     for branch_id in branches:
-        assert len((await kept.read(connection, [branch_id]))[branch_id].said) == 1
+        assert len((await read(kept, branch_id)).said) == 1
         assert kept.size <= 3 * one
 
 
@@ -227,10 +228,10 @@ async def test_what_is_too_large_to_be_kept_is_read_each_time(talk: Talk) -> Non
     branch_id = await talk.world.branch()
     await talk.append(branch_id, InstructionContent("short"))
     kept = Histories(10_000)
-    await kept.read(talk.world.connection, [branch_id])
+    await read_branches(talk.world.connection, kept, [branch_id])
     assert 0 < kept.size <= 10_000
     await talk.append(branch_id, InstructionContent("x" * 10_000))
     for _ in range(2):
-        found = await kept.read(talk.world.connection, [branch_id])
+        _, found = await read_branches(talk.world.connection, kept, [branch_id])
         assert len(found[branch_id].said) == 2
         assert kept.size == 0

@@ -91,7 +91,7 @@ async def test_what_followed_the_first_tables_can_be_taken_back_and_made_again(d
         without, again = await connection.run_sync(back_and_forth)
     await engine.dispose()
     taken = {entry[1].name for entry in without if entry[0] == "add_table"}
-    assert {"webhook_endpoints", "webhook_deliveries", "tools", "approvals"} <= taken
+    assert {"webhook_endpoints", "webhook_deliveries", "tools", "approvals", "client_calls"} <= taken
     assert again == []
 
 

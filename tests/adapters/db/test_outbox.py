@@ -15,7 +15,8 @@ import pytest
 from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.outbox import PostgresOutbox
 from app.adapters.db.run_store import PostgresRuns
-from app.adapters.db.webhooks import forget_deliveries
+from app.adapters.db.webhooks import forget_deliveries, secret_place
+from app.adapters.sealing import AesGcmVault
 from app.core.events.run import RunQueued, RunStarted
 from app.core.webhooks import Answer
 from app.ports.storage import NewRun, RunRecord
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.anyio
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 PROJECT, OTHER = UUID(int=1), UUID(int=2)
 MANY = 100
+VAULT = AesGcmVault({"first": bytes(32)})
 
 
 @dataclass
@@ -42,7 +44,7 @@ class World:
 
     def another(self, lease_s: float = 60) -> PostgresOutbox:
         """The outbox of another process."""
-        return PostgresOutbox(driver_arguments(self.url), lease_s=lease_s)
+        return PostgresOutbox(driver_arguments(self.url), VAULT, lease_s=lease_s)
 
     async def endpoint(self, project: UUID = PROJECT, **more: Any) -> UUID:
         """An endpoint."""
@@ -99,7 +101,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
     for project in (PROJECT, OTHER):
         await connection.execute("INSERT INTO projects (id, name) VALUES ($1, $2)", project, str(project))
     store = PostgresRuns(arguments, owner=UUID(int=7), lease_ms=60_000, clock=FakeClock())
-    outbox = PostgresOutbox(arguments, lease_s=60)
+    outbox = PostgresOutbox(arguments, VAULT, lease_s=60)
     yield World(database_url, connection, store, outbox, ids)
     await outbox.close()
     await store.close()
@@ -263,3 +265,26 @@ async def test_deliveries_go_with_their_runs(world: World) -> None:
     await world.run(branch)
     await world.connection.execute("DELETE FROM branches WHERE id = $1", branch)
     assert await world.owed() == set()
+
+
+async def test_secrets_are_opened_and_those_that_do_not_open_left_out(
+    world: World,
+) -> None:
+    ids = {name: world.ids.new() for name in ("sealed", "plain", "foreign", "half")}
+    here = {name: VAULT.seal(secret_place(id), f"whsec_{name}") for name, id in ids.items()}
+    foreign = AesGcmVault({"other": bytes(32)})
+    theirs = {name: foreign.seal(secret_place(id), "whsec_x") for name, id in ids.items()}
+    later: dict[str, Any] = {"previous_until": datetime(2100, 1, 1, tzinfo=UTC)}
+    await world.endpoint(id=ids["sealed"], secret=here["sealed"], previous_secret="whsec_before", **later)
+    await world.endpoint(id=ids["plain"], secret="whsec_plain")
+    await world.endpoint(id=ids["foreign"], secret=theirs["foreign"])
+    await world.endpoint(id=ids["half"], secret=here["half"], previous_secret=theirs["half"], **later)
+    await world.run()
+    found = {due.endpoint_id: due for due in await claimed(world.outbox)}
+    assert {name: found[id].secrets for name, id in ids.items()} == {
+        "sealed": ["whsec_sealed", "whsec_before"],
+        "plain": ["whsec_plain"],
+        "foreign": [],
+        "half": ["whsec_half"],
+    }
+    assert "whsec" not in repr(found)

@@ -8,11 +8,13 @@ from contextlib import aclosing
 
 import pytest
 
+from app.adapters.checked_network import CheckedNetwork
 from app.adapters.hooks.http import HttpHooks
 from app.adapters.outbound import BODY_BYTES
+from app.core.addresses import AddressRule
 from app.ports.hooks import HookBlocked, Stop, ToolHookEvent
-from app.services.models import AddressRule
 from tests.support.hooks import BEFORE, FAILED, SUCCEEDED
+from tests.support.network import ANYWHERE, unsigned
 from tests.support.receiver import Receiver, Reply
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +28,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 async def hooks() -> AsyncIterator[HttpHooks]:
-    async with aclosing(HttpHooks(lambda host, address: True)) as made:
+    async with aclosing(HttpHooks(ANYWHERE, unsigned())) as made:
         yield made
 
 
@@ -96,11 +98,12 @@ async def test_nobody_there_blocks(hooks: HttpHooks) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 async def test_a_private_address_is_not_reached_unless_it_is_allowed(receiver: Receiver, host: str) -> None:
     url = receiver.url("/in").replace("127.0.0.1", host)
-    async with aclosing(HttpHooks(AddressRule().admits)) as strict:
+    async with aclosing(HttpHooks(CheckedNetwork(AddressRule().admits), unsigned())) as strict:
         with pytest.raises(HookBlocked, match="may not be reached"):
             await strict.at(url).call(BEFORE)
     assert receiver.received == []
-    async with aclosing(HttpHooks(AddressRule(allowed=["127.0.0.0/8"]).admits)) as allowing:
+    loopback = CheckedNetwork(AddressRule(allowed=["127.0.0.0/8"]).admits)
+    async with aclosing(HttpHooks(loopback, unsigned())) as allowing:
         assert await allowing.at(url).call(BEFORE) is None
 
 

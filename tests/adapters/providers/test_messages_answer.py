@@ -11,7 +11,7 @@ import pytest
 from app.adapters.anthropic_messages.answer import AnswerReader
 from app.adapters.anthropic_messages.events import FINISH_REASONS, STATUSES
 from app.adapters.anthropic_messages.profile import MessagesProfile
-from app.core.chunks import KeepAlive, ToolCallDelta
+from app.core.chunks import KeepAlive, OpaqueBlocks, ToolCallDelta
 from app.core.faults import FaultKind
 from tests.conftest import DATA, SHARED
 from tests.support.answers import Answer
@@ -54,7 +54,11 @@ def test_thoughts_their_signature_and_what_is_hidden_are_no_text() -> None:
     assert (answer.text, answer.reasoning, answer.finish, answer.ended) == ("Answer", "hm", "stop", True)
 
 
-@pytest.mark.parametrize(("raw", "reason"), [*FINISH_REASONS.items(), ("something_new", None)])
+# Without anything that it wants back, a paused answer cannot go on.
+AT_ONCE = {**FINISH_REASONS, "pause_turn": "length", "something_new": None}
+
+
+@pytest.mark.parametrize(("raw", "reason"), AT_ONCE.items())
 def test_reasons_to_stop(raw: str, reason: str | None) -> None:
     answer = read(*text("a", finish=raw))
     assert (answer.finish, answer.finish_raw) == (reason, raw)
@@ -261,6 +265,39 @@ def test_a_stream_that_is_cut_at_its_beginning_is_only_incomplete(body: bytes) -
 def test_a_stream_shows_without_its_content_type() -> None:
     answer = read(b"\xef\xbb\xbf\r\n", *text("a", "b"), content_type="")
     assert (answer.text, answer.opened, answer.ended) == ("ab", True, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "pieces", "kept"),
+    [
+        ({"type": "new_kind", "a": [1.50]}, [], True),
+        ({"type": "new_kind", "a": 1}, [{"type": "new_delta", "a": 2}], False),
+        (
+            {"type": "server_tool_use", "input": {}},
+            [{"type": "input_json_delta", "partial_json": '{"a'}],
+            False,
+        ),
+        (
+            {"type": "server_tool_use", "input": {}},
+            [{"type": "input_json_delta", "partial_json": '{"a": NaN}'}],
+            False,
+        ),
+        ({"type": "new_kind", "a": float("inf")}, [], False),
+        ({"type": "web_search_tool_result", "content": "x" * 600_000}, [], False),
+        ({"type": "text", "text": "b", "citations": 5}, [], False),
+        ({"type": "text", "text": "b", "citations": [{"c": 1}]}, [], True),
+        ({"type": "thinking", "thinking": "b", "signature": ""}, [], False),
+        ({"type": "thinking", "thinking": "", "signature": "s"}, [], True),
+    ],
+)
+def test_only_what_is_whole_is_wanted_back(
+    content: dict[str, Any], pieces: list[dict[str, Any]], kept: bool
+) -> None:
+    deltas = [delta(1, one["type"], **{k: v for k, v in one.items() if k != "type"}) for one in pieces]
+    body = [*text("a")[:-1], block(1, content), *deltas, stop(1), end("pause_turn")]
+    answer = read(*body)
+    assert any(isinstance(chunk, OpaqueBlocks) and chunk.blocks for chunk in answer.chunks) is kept
+    assert (answer.finish, answer.finish_raw) == ("paused" if kept else "length", "pause_turn")
 
 
 # Recorded answers and a small twin

@@ -10,6 +10,7 @@ import pytest
 from app.adapters.anthropic_messages.profile import profile_of, url_of
 from app.adapters.anthropic_messages.request import CONTINUE, body_of, headers_of
 from app.core.errors import Invalid
+from app.core.opaque import Opaque, OpaqueBlock
 from app.core.prompt import Prompt, PromptMessage, PromptToolCall, ToolSchema
 from app.ports.provider import ModelEndpoint
 from tests.support.answers import HELLO, opening
@@ -202,6 +203,16 @@ def test_a_turn_that_goes_on_is_not_asked_for_thoughts(
     assert ("thinking" in body(Prompt(messages), THINKING, **more)) is thinks
 
 
+@pytest.mark.parametrize("sign", ["\\u0000", "\\ud83d", "x"])
+def test_a_thought_is_given_back_whatever_signs_are_in_it(sign: str) -> None:
+    thought = f'{{"type":"thinking","thinking":"{sign}","signature":"c2ln"}}'
+    opaque = Opaque("anthropic", "wire-name", [OpaqueBlock(thought)])
+    asked = M("assistant", "", tool_calls=[CALL], opaque=opaque)
+    sent = body(Prompt([ASKED[0], asked, ASKED[2]]), THINKING)
+    assert sent["messages"][1] == model(json.loads(thought), USE)
+    assert "thinking" in sent
+
+
 def test_an_answer_that_goes_on_by_itself_is_not_asked_for_thoughts() -> None:
     assert "thinking" not in body(options={**THINKING, "prefill": True}, continue_from="Once")
 
@@ -267,3 +278,11 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], pointer: 
     with pytest.raises(Invalid) as caught:
         profile_of(ModelEndpoint("m", "anthropic", "m", options=options))
     assert [(error.pointer, error.code) for error in caught.value.errors] == [(pointer, code)]
+
+
+def test_tools_that_the_server_runs_itself_stand_before_ours() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    ours = {"name": "add", "description": "Adds.", "input_schema": SCHEMA}
+    with_tools = Prompt(HELLO.messages, tools=[ToolSchema("add", "Adds.", SCHEMA)])
+    assert body(with_tools, {"extra_body": {"tools": [search]}})["tools"] == [search, ours]
+    assert body(options={"extra_body": {"tools": [search]}})["tools"] == [search]

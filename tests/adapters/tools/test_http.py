@@ -4,56 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import json
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from app.adapters.tools.http import HttpTools
 from app.adapters.tools.http_answers import MAX_BYTES
-from app.core.http_tool import HttpSettings
-from app.ports.tool import Invocation, ToolFailure, ToolSpec
-from app.services.models import AddressRule
+from app.core.addresses import AddressRule
+from app.ports.tool import ToolFailure
+from tests.support.http_tools import (
+    BRANCH,
+    CALL,
+    JSON,
+    PROJECT,
+    RUN,
+    SILENCE,
+    failure,
+    gives,
+    post,
+    tools,
+)
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
 
-JSON = "application/json"
-CALL, RUN, BRANCH, PROJECT = (UUID(int=n) for n in (1, 2, 3, 4))
 SECRET = "a-token-that-nobody-sees"
 LONG_S = 3_600.0
-SILENCE = Attempt(head=b"", then="hang")
 HALF = Attempt([b"[1", LONG_S], framing="chunked")
 DROPS = Attempt([b"1", 0.01] * 1_000, framing="chunked")
-
-
-def gives(body: bytes, status: int = 200, **more: Any) -> Attempt:
-    """An answer with a body of known length."""
-    return Attempt([body], status, JSON, framing="length", **more)
-
-
-@asynccontextmanager
-async def tools(
-    may_reach: Callable[[str, str], bool] = lambda host, address: True,
-    exposed: Mapping[str, str | None] | None = None,
-) -> AsyncIterator[HttpTools]:
-    made = HttpTools(may_reach, exposed or {})
-    yield made
-    await made.aclose()
-
-
-async def post(runner: HttpTools, url: str, arguments: dict[str, Any] | None = None, **said: Any) -> Any:
-    spec = ToolSpec("t", "http", "", {"type": "object"}, settings=HttpSettings(url, **said).settings())
-    return await runner.call(spec, Invocation(CALL, "t", arguments or {}, RUN, BRANCH, PROJECT))
-
-
-async def failure(runner: HttpTools, url: str, **said: Any) -> ToolFailure:
-    with pytest.raises(ToolFailure) as caught:
-        await post(runner, url, **said)
-    return caught.value
 
 
 async def answered(attempt: Attempt, **said: Any) -> Any:
@@ -116,12 +95,32 @@ async def test_a_variable_that_cannot_be_sent_is_named_and_its_value_is_not(valu
     )
 
 
+async def test_a_credential_is_sent_as_a_header_and_told_in_no_output() -> None:
+    said = {"you": SECRET, "in": [f"x{SECRET}"], "team": "lamps-and-shades"}
+    attempt = gives(json.dumps(said).encode())
+    headers = {"X-Stored": "credential:c", "X-Team": "lamps-and-shades"}
+    async with ModelServer({"": [attempt]}) as server, tools(credentials={"c": SECRET}) as runner:
+        told = await post(runner, server.base_url, headers=headers)
+    assert server.requests[0].headers["x-stored"] == SECRET
+    assert told == {"you": "[redacted]", "in": ["x[redacted]"], "team": "lamps-and-shades"}
+
+
+async def test_a_credential_that_is_gone_and_one_that_does_not_open_fail_the_call() -> None:
+    async with ModelServer({"": [gives(b"1")]}) as server, tools() as runner:
+        gone = await failure(runner, server.base_url, headers={"X": "credential:c"})
+        sealed = await failure(runner, server.base_url, headers={"X": "sealed:1:k:AAAA"})
+        assert server.connections == 0
+    assert (gone.type, gone.retryable) == ("UNKNOWN_CREDENTIAL", False)
+    assert (sealed.type, sealed.retryable) == ("CREDENTIAL_UNREADABLE", False)
+    assert "AAAA" not in sealed.message
+
+
 @pytest.mark.parametrize(("status", "body"), [(401, b'{"error": "no such: %s"}'), (200, b"no such: %s")])
 async def test_a_tool_that_repeats_its_secret_does_not_tell_it_to_others(status: int, body: bytes) -> None:
     attempt = gives(body % SECRET.encode(), status)
     async with ModelServer({"": [attempt]}) as server, tools(exposed={"T": f"Bearer {SECRET}"}) as runner:
         told = await failure(runner, server.base_url, headers={"Authorization": "env:T"})
-    assert "no such: ***" in told.message
+    assert "no such: [redacted]" in told.message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.action.normalize import proposed
-from app.core.action.table import TRANSITIONS, Escalated, IllegalStep, Outcome, Passed, Phase
+from app.core.action.table import TRANSITIONS, Escalated, HandedOver, IllegalStep, Outcome, Passed, Phase
 from app.core.action.transaction import ActionTransaction
 from app.core.action.verdict import (
     APPROVAL_DENIED,
@@ -29,7 +29,7 @@ from app.core.messages import ActionRequestContent, ActionResponseContent
 CALL_ID = UUID(int=1)
 ID = str(CALL_ID)
 REQUEST_ID = UUID(int=2)
-NOT_AT_THE_END: list[Outcome] = [Passed(), Escalated()]
+NOT_AT_THE_END: list[Outcome] = [Passed(), Escalated(), HandedOver()]
 OUTCOMES = [*NOT_AT_THE_END, Succeeded(3), Failed("E", "m"), Denied(), Cancelled(), Lost()]
 BEFORE_INVOKING: list[Outcome] = [Passed()] * 4
 
@@ -189,6 +189,9 @@ WAYS = [
     pytest.param([Failed("PERMISSION_DENIED", "m"), Passed(), Passed()], id="not permitted"),
     pytest.param([Escalated(), Denied("no"), Passed(), Passed()], id="denied by a person"),
     pytest.param([Escalated(), *[Passed()] * 4, Succeeded(1), Passed(), Passed()], id="allowed by a person"),
+    pytest.param([*BEFORE_INVOKING, HandedOver(), Succeeded(1), Passed(), Passed()], id="done by a client"),
+    pytest.param([*BEFORE_INVOKING, HandedOver(), Failed("E", "m"), Passed(), Passed()], id="failed there"),
+    pytest.param([*BEFORE_INVOKING, HandedOver(), Cancelled(), Passed(), Passed()], id="cancelled there"),
 ]
 
 
@@ -217,6 +220,20 @@ def test_a_call_that_waits_is_pending_and_goes_on_where_it_was_left() -> None:
     again.advance(Passed())
     with pytest.raises(IllegalStep):
         again.edited(begun().call)
+
+
+def test_a_call_that_a_client_has_is_pending_and_goes_on_where_it_was_left() -> None:
+    transaction = begun()
+    for outcome in [*BEFORE_INVOKING, HandedOver()]:
+        transaction.advance(outcome)
+    assert transaction.status is CallStatus.PENDING
+    again = ActionTransaction.handed_over(transaction.call, CALL_ID, 2)
+    assert (again.phase, again.status, again.requested()) == (Phase.HANDED_OVER, CallStatus.PENDING, [])
+    assert (again.intent_recorded, again.started, again.attempt) == (True, True, 2)
+    again.advance(Failed("E", "m"))
+    assert again.end(7) == [ToolError(ID, "E: m", 7, ID), ToolCompleted(ID, "error", ID)]
+    again.advance(Passed())
+    assert again.again().attempt == 3
 
 
 def test_an_attempt_that_is_tried_again_does_not_end_its_call() -> None:

@@ -16,6 +16,8 @@ NETWORK_ERROR          fatal     network     -             nothing     fallback
 INITIAL_TOKEN_TIMEOUT  transient timeout     timeout       max_retries fallback
 INTER_TOKEN_TIMEOUT    transient timeout     timeout       max_retries fallback
 RATE_LIMITED           transient model       rate_limit    max_retries fallback
+RATE_LIMITED           transient model       -             nothing     fallback
+PROVIDER_ERROR         transient model       -             nothing     fallback
 PROVIDER_ERROR         transient model       server_error  max_retries fallback
 STREAM_TRUNCATED       model     model       incomplete    both        fallback
 PROVIDER_ERROR         model     unknown     server_error  both        fallback

@@ -13,7 +13,7 @@ from app.core.events.session import Token
 from app.core.faults import Fault, FaultKind
 from app.core.guardrails.base import CalledRule, Check, Rule, Tail, Violation
 from app.core.lifecycle.delays import Strategy
-from app.core.lifecycle.effects import Close, Open, Position
+from app.core.lifecycle.effects import AttemptEnded, Close, Open, Position
 from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Opened, Tick
 from app.core.lifecycle.machine import StreamMachine, UnexpectedInput
 from app.core.lifecycle.options import NO_RETRIES, ContinuationOptions, LifecycleOptions, RetryOptions
@@ -43,20 +43,12 @@ def test_on_complete_is_given_the_state() -> None:
     )
 
 
-def test_usage_is_replaced_within_an_attempt_and_summed_over_attempts() -> None:
+def test_usage_is_replaced_within_an_attempt_and_told_for_each() -> None:
     def usage(output: int) -> dict[str, Any]:
         return {"usage": {"input_tokens": 100, "output_tokens": output}}
 
-    machine, _ = drive(
-        [[[usage(1), {"text": "a"}, usage(40), RESET], [usage(60), {"text": "b"}, END]]], QUICK
-    )
-    assert machine.usage == UsageReport(200, 100)
-    assert [(entry.attempt, entry.usage.output_tokens) for entry in machine.usages] == [(1, 40), (2, 60)]
-
-
-def test_without_a_report_usage_is_not_known() -> None:
-    machine, _ = drive([[[{"text": "a"}, END]]], QUICK)
-    assert machine.usage is None
+    _, trace = drive([[[usage(1), {"text": "a"}, usage(40), RESET], [usage(60), {"text": "b"}, END]]], QUICK)
+    assert [attempt.report for attempt in trace.attempts] == [UsageReport(100, 40), UsageReport(100, 60)]
 
 
 def test_the_summary_covers_the_whole_session() -> None:
@@ -106,7 +98,12 @@ def test_what_is_left_of_a_closed_attempt_is_ignored() -> None:
     for item in (Begin(), Opened("openai")):
         machine.feed(item, 0)
     effects = machine.feed(EndMark(), 0)
-    assert [type(effect) for effect in effects if not hasattr(effect, "meta")] == [Close, Position, Open]
+    assert [type(effect) for effect in effects if not hasattr(effect, "meta")] == [
+        Close,
+        AttemptEnded,
+        Position,
+        Open,
+    ]
     for stale in (TextDelta("stale"), KeepAlive(), EndMark(), Closed()):
         assert machine.feed(stale, 1) == []
     machine.feed(Opened("openai"), 2)

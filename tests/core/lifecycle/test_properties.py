@@ -98,7 +98,8 @@ tool_calls = st.fixed_dictionaries(
         "arguments": st.sampled_from(["", "{}", '{"a": 1', "}"]),
     },
 )
-reasons = st.sampled_from([None, "stop", "length", "tool_calls", "content_filter", "refusal"])
+reasons = st.sampled_from([None, "stop", "length", "tool_calls", "content_filter", "refusal", "paused"])
+blocks = st.lists(st.fixed_dictionaries({"json": st.just("{}"), "at": st.integers(0, 9)}), max_size=2)
 
 
 def step(name: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -114,6 +115,7 @@ steps = st.one_of(
     step("wait_ms", milliseconds),
     step("open_wait_ms", milliseconds),
     step("hold_ms", milliseconds),
+    step("opaque", blocks),
     step("keep_alive", st.just(True)),
     step("usage", st.just({"input_tokens": 3, "output_tokens": 2})),
     step("finish", reasons.filter(bool)),

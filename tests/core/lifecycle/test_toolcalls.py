@@ -130,6 +130,7 @@ def test_what_cannot_be_stored_is_replaced() -> None:
     )
     assert (call.id, call.name) == ("i\ufffd", "n\ufffdme")
     assert call.arguments == {"a\ufffd": "\ufffd", "b": "\ufffd", "c": "🦦"}
+    assert call.replaced == 3, "so that it can be told"
 
 
 def test_a_call_without_a_name_cannot_be_run() -> None:

@@ -199,8 +199,7 @@ def test_told_tools_are_carried_over_where_nothing_runs() -> None:
 
 
 UNSUPPORTED: list[tuple[str, Any]] = [
-    ("/stream_persist", True),
-    ("/middle", "run_and_collect"),
+    ("/middle", "mine"),
     ("/if_busy", "interrupt"),
     ("/if_busy", "rollback"),
 ]
@@ -210,6 +209,8 @@ HARMLESS: list[tuple[str, Any]] = [
     ("/dedupe_actions", False),
     ("/image_detail", "auto"),
     ("/middle", "communicate"),
+    ("/middle", "run_and_collect"),
+    ("/stream_persist", True),
     ("/call_params/retry_attempts", 3),
     ("/call_params/retry_initial_delay", 0.5),
     ("/call_params/retry_backoff", 2.0),
@@ -246,8 +247,28 @@ def test_what_asks_for_nothing_is_accepted(pointer: str, value: Any) -> None:
 
 
 def test_all_unsupported_options_are_named_at_once() -> None:
-    error = refusal({"instruction": "a", "stream_persist": True, "middle": "run_and_collect"})
-    assert sorted(pointers(error)) == ["/middle", "/stream_persist"]
+    error = refusal({"instruction": "a", "if_busy": "interrupt", "middle": "mine"})
+    assert sorted(pointers(error)) == ["/if_busy", "/middle"]
+
+
+@pytest.mark.parametrize(
+    ("said", "middle"),
+    [
+        ({}, None),
+        ({"middle": "communicate"}, "communicate"),
+        ({"middle": "run_and_collect"}, "run_and_collect"),
+        ({"stream_persist": True}, "run_and_collect"),
+        ({"stream_persist": True, "middle": "run_and_collect"}, "run_and_collect"),
+        ({"stream_persist": False, "middle": "communicate"}, "communicate"),
+    ],
+)
+def test_persisting_asks_for_a_middle(said: dict[str, Any], middle: str | None) -> None:
+    assert resolved(**said).middle == middle
+
+
+def test_persisting_and_another_middle_contradict_each_other() -> None:
+    error = refusal({"instruction": "a", "stream_persist": True, "middle": "communicate"})
+    assert pointers(error) == ["/middle"]
 
 
 @pytest.mark.parametrize("name", sorted(REMOVED))

@@ -21,7 +21,7 @@ from app.core.events.structured import (
     SchemaValidationStart,
 )
 from app.core.operate.extract import extract
-from app.core.operate.read_output import Reading, parse_output, read_output, reading_events
+from app.core.operate.read_output import CORRECTIONS, Reading, parse_output, read_output, reading_events
 from app.core.operate.schema import AnswerContract, contract_for
 from app.core.prompt import ToolSchema
 from tests.conftest import DATA
@@ -80,6 +80,7 @@ def test_what_can_be_mended_without_guessing_is_mended_and_named(text: str, corr
     assert reading.ok, reading.failure
     assert reading.value == GOOD
     assert list(reading.corrections) == corrections
+    assert CORRECTIONS.keys() >= set(corrections)
     assert (reading.strict_error is None) == (not corrections)
 
 
@@ -189,6 +190,9 @@ def test_made_up_action_responses_are_gone_before_the_check() -> None:
         reading = read_output(around, made, finish_reason="stop")
         assert reading.value == {**GOOD, "action_requests": []}
         assert reading.ok
+        assert reading.corrections[-1] == "made_up_responses"
+        (told,) = [event for event in reading_events(reading) if isinstance(event, AutoCorrectEnd)]
+        assert told.corrections == list(reading.corrections)
 
 
 def test_without_validation_any_json_is_the_value() -> None:

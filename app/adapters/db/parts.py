@@ -1,0 +1,235 @@
+"""The kinds of rows that runs write, and the one statement that writes those of a group.
+
+A statement has a part for each kind that there are rows of, and no others: the server sets up every part of a
+statement, also where it has nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from app.adapters.db.columns import RUN_COLUMNS, block_row, event_row
+from app.adapters.db.sources import Sizes, names_of, source
+from app.core.record import TokenBlock
+from app.ports.attempts import NewAttempt
+from app.ports.storage import CallEnd, Flush, NewCall, NewMessage
+
+
+class Part(NamedTuple):
+    """What is done with rows of one kind."""
+
+    columns: str
+    """Their columns, each with its type, in the order in which values are given."""
+    sql: str
+    """Common table expressions; {rows} stands for the rows, as a table `w`, and `fence` has the runs that may
+    be written for.
+    """
+
+
+def _insert(name: str, table: str, columns: str, *, unless_there: bool = False) -> Part:
+    names = ", ".join(names_of(columns))
+    into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id"
+    return Part(columns, f"{name} AS ({into}{' ON CONFLICT DO NOTHING' if unless_there else ''})")
+
+
+_END = "status text, duration float8, response json, error json, retryable bool, ended_at timestamptz"
+
+_EVENTS = _insert(
+    "logged",
+    "events",
+    "run_id uuid, ts bigint, seq int, type smallint, stream smallint, attempt smallint, fallback smallint, "
+    "meta json, callbacks json",
+)
+_BLOCKS = _insert(
+    "tokens",
+    "token_blocks",
+    "run_id uuid, ts bigint, seq int, count int, stream smallint, attempt smallint, fallback smallint, "
+    "text text, lengths bytea, delays bytea",
+)
+_MESSAGES = Part(
+    "id uuid, project_id uuid, branch_id uuid, run_id uuid, kind text, sender text, recipient text, "
+    "content json, action_request_id uuid, created_at timestamptz, nr int",
+    """said AS MATERIALIZED (
+    SELECT w.*, row_number() OVER (PARTITION BY w.branch_id ORDER BY w.nr) AS nth
+    FROM {rows} JOIN fence f ON f.id = w.run_id
+),
+appended AS (
+    INSERT INTO messages (id, project_id, branch_id, position, kind, sender, recipient, content, run_id,
+                          action_request_id, created_at)
+    SELECT s.id, s.project_id, s.branch_id, g.first + s.nth - 1, s.kind, s.sender, s.recipient,
+           s.content, s.run_id, s.action_request_id, s.created_at
+    FROM said s JOIN grown g ON g.id = s.branch_id
+)""",
+)
+_CALLS = _insert(
+    "called",
+    "function_calls",
+    "id uuid, project_id uuid, run_id uuid, branch_id uuid, call_id uuid, attempt smallint, batch int, "
+    "index int, function text, action_request_id uuid, arguments json, raw_arguments json, "
+    "arguments_digest text, provider_call_id text, created_at timestamptz, started_at timestamptz, "
+    f"gate json, {_END}",
+)
+_CALL_ENDS = Part(
+    f"id uuid, run_id uuid, {_END}",
+    """answered AS (
+    UPDATE function_calls c SET status = w.status, duration = w.duration, response = w.response,
+           error = w.error, retryable = w.retryable, ended_at = w.ended_at
+    FROM {rows} JOIN fence f ON f.id = w.run_id
+    WHERE c.id = w.id AND c.status IN ('pending', 'processing')
+)""",
+)
+# An attempt whose row is there was written by a try that broke off after its commit.
+_ATTEMPTS = _insert(
+    "attempted",
+    "attempts",
+    "run_id uuid, project_id uuid, branch_id uuid, stream smallint, fallback_index smallint, "
+    "attempt smallint, purpose text, model text, provider text, wire_model text, outcome text, code text, "
+    "input_tokens int, output_tokens int, cached_input_tokens int, cache_write_tokens int, "
+    "reasoning_tokens int, reported bool, estimated bool, cost numeric, started_at timestamptz, "
+    "ended_at timestamptz",
+    unless_there=True,
+)
+# The branch row is locked (by its update) before a run is ended: whoever decides whether a branch is busy
+# takes the same lock first, so a run can neither be queued behind one that has just ended nor overtake.
+_ENDS = Part(
+    "id uuid, branch_id uuid, status text, result json, error json, validation json, finish_reason text, "
+    "finish_reason_raw text, partial_text text, model text, usage json, attempts int, fallback_index int, "
+    "last_seq int, ended_at timestamptz",
+    """ending AS MATERIALIZED (SELECT w.* FROM {rows} JOIN fence f ON f.id = w.id),
+ended AS (
+    UPDATE runs r SET status = e.status, result = e.result, error = e.error, validation = e.validation,
+           finish_reason = e.finish_reason, finish_reason_raw = e.finish_reason_raw,
+           partial_text = e.partial_text, model = e.model, usage = e.usage, attempts = e.attempts,
+           fallback_index = e.fallback_index, last_seq = e.last_seq, ended_at = e.ended_at,
+           lease_until = NULL, owner = NULL
+    FROM ending e LEFT JOIN grown g ON g.id = e.branch_id
+    WHERE r.id = e.id
+    RETURNING r.id, CASE WHEN r.ended_at IS NOT NULL THEN r.branch_id END AS freed
+)""",
+)
+
+_PARTS = (_EVENTS, _BLOCKS, _MESSAGES, _CALLS, _CALL_ENDS, _ATTEMPTS, _ENDS)
+_COUNTED = {
+    _MESSAGES: "SELECT branch_id, count(*) AS n FROM said GROUP BY branch_id",
+    _ENDS: "SELECT branch_id, 0 FROM ending WHERE branch_id IS NOT NULL",
+}
+"""How many messages the rows of a part add to which branches."""
+
+# A plain epoch predicate would not fence: a claim that commits while this statement waits would let the old
+# writer's rows in. The share lock makes the claim wait, or makes us see its epoch.
+FENCED = "id uuid, epoch int"
+_FENCE = """WITH RECURSIVE fence AS MATERIALIZED (
+    SELECT r.id FROM runs r JOIN {rows} ON r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
+    ORDER BY r.id FOR SHARE OF r
+)"""
+
+# The next run is started by a function, for its statements see what was committed while this one waited for
+# the branch; and it is called with what `ended` gives, so that the old run has ended before.
+_HAND_OVER = f"""
+SELECT f.id AS fenced, {", ".join(f"n.{name}" for name in RUN_COLUMNS.split(", "))}
+FROM fence f LEFT JOIN ended e ON e.id = f.id
+LEFT JOIN LATERAL hand_over(e.freed, {{owner}}, {{lease}}, {{now}}) n ON true"""
+
+Rows = tuple[Sequence[Sequence[Any]], ...]
+"""Rows of each part, in the order of the parts."""
+
+
+@cache
+def writing(sizes: Sizes) -> str:
+    """The statement for rows of these sizes, those of the fence being the first.
+
+    Its parameters: runs with their epochs, the rows, and then, where runs end, the owner of those that
+    follow, the length of its lease and the time. It gives `fenced`, the runs that were written for, with the
+    runs that follow them on their branches.
+    """
+    asked, after = source(FENCED, sizes[0], 1)
+    fence = _FENCE.format(rows=asked)
+    ctes, after = common(sizes[1:], after, in_order=sizes[0] == 1)
+    if not sizes[1 + _PARTS.index(_ENDS)]:
+        return f"{fence}{ctes} SELECT id AS fenced FROM fence"
+    owner, lease, now = (f"${after + n}" for n in range(3))
+    return f"{fence}{ctes} {_HAND_OVER.format(owner=owner, lease=f'{lease}::interval', now=now)}"
+
+
+def common(sizes: Sizes, first: int, *, in_order: bool) -> tuple[str, int]:
+    """The common table expressions for rows of these sizes, each after a comma, with parameters from `first`
+    on; and what number the next parameter has. `in_order` says that the branches are one only, or locked.
+    """
+    out: list[str] = []
+    counts: list[str] = []
+    for part, size in zip(_PARTS, sizes, strict=True):
+        if size:
+            rows, first = source(part.columns, size, first)
+            out.append(part.sql.format(rows=rows))
+            counts += [_COUNTED[part]] if part in _COUNTED else []
+    if counts:
+        out.append(_COUNTS.format(" UNION ALL ".join(counts)))
+        out += [_GROWN.format("counts")] if in_order else [_IN_ORDER, _GROWN.format("in_order")]
+    return "".join(f",\n{cte}" for cte in out), first
+
+
+_COUNTS = """counts AS (
+    SELECT branch_id, sum(n)::int AS n FROM ({}) AS each (branch_id, n) GROUP BY branch_id
+)"""
+# An update takes its rows as they come; several branches are locked in the order in which runs are accepted,
+# or two groups could wait for each other.
+_IN_ORDER = """in_order AS MATERIALIZED (
+    SELECT c.* FROM counts c JOIN branches b ON b.id = c.branch_id ORDER BY b.id FOR NO KEY UPDATE OF b
+)"""
+_GROWN = """grown AS (
+    UPDATE branches b SET next_position = b.next_position + g.n FROM {} g
+    WHERE b.id = g.branch_id
+    RETURNING b.id, b.next_position - g.n AS first
+)"""
+
+_MESSAGE = attrgetter("kind", "sender", "recipient", "content", "action_request_id")
+_CALL = attrgetter(
+    *("call_id", "attempt", "batch", "index", "function", "action_request_id", "arguments"),
+    *("raw_arguments", "arguments_digest", "provider_call_id"),
+)
+_CALL_END = attrgetter("status", "duration", "response", "error", "retryable", "ended_at")
+_ATTEMPT = attrgetter(
+    *("stream", "fallback_index", "attempt", "purpose", "model", "provider", "wire_model", "outcome", "code"),
+    *("usage.input_tokens", "usage.output_tokens", "usage.cached_input_tokens", "usage.cache_write_tokens"),
+    *("usage.reasoning_tokens", "usage.reported", "usage.estimated", "cost", "started_at", "ended_at"),
+)
+_RUN_END = attrgetter(*names_of(_ENDS.columns))
+
+
+def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:
+    """What the flushes have to write, by part."""
+    events: list[tuple[Any, ...]] = []
+    blocks: list[tuple[Any, ...]] = []
+    messages: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
+    call_ends: list[tuple[Any, ...]] = []
+    attempts: list[tuple[Any, ...]] = []
+    ends: list[tuple[Any, ...]] = []
+    for f in flushes:
+        for entry in f.entries:
+            if isinstance(entry, TokenBlock):
+                blocks.append(block_row(f.run_id, entry))
+            else:
+                events.append(event_row(f.run_id, entry))
+        # A call that begins and ends in one flush is inserted as it ended: one statement does not see its
+        # own inserts.
+        ended = {row.id: row for row in f.rows if isinstance(row, CallEnd)}
+        for row in f.rows:
+            if isinstance(row, NewMessage):
+                of = (row.id, f.project_id, f.branch_id, f.run_id)
+                messages.append((*of, *_MESSAGE(row), now, len(messages)))
+            elif isinstance(row, NewCall):
+                end = ended.pop(row.id, None)
+                state = _CALL_END(end) if end is not None else (row.status, *(None,) * 5)
+                place = (row.id, f.project_id, f.run_id, f.branch_id)
+                calls.append((*place, *_CALL(row), now, row.started_at, row.gate, *state))
+            elif isinstance(row, NewAttempt):
+                attempts.append((f.run_id, f.project_id, f.branch_id, *_ATTEMPT(row)))
+        call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ended.items()]
+        if f.end is not None:
+            ends.append(_RUN_END(f.end))
+    return events, blocks, messages, calls, call_ends, attempts, ends

@@ -1,0 +1,1 @@
+"""What asking models uses, and what that costs."""

@@ -1,0 +1,39 @@
+"""Keep the database in order: partitions ahead of time, and nothing longer than it has to be."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.adapters.db.partitions import ensure_partitions
+from app.adapters.db.replies import forget_old
+from app.adapters.db.webhooks import forget_deliveries
+from app.ports.ambient import Clock
+
+HOUSEKEEPING_S = 3600.0
+"""Pause between two rounds."""
+
+log = structlog.get_logger("wiring")
+
+
+async def keep_house(engine: AsyncEngine, clock: Clock) -> None:
+    """Round after round, until cancelled; one that fails is logged, and the next one follows."""
+    while True:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        try:
+            async with engine.begin() as connection:
+                await ensure_partitions(connection, now_ms=clock.wall_ms())
+                await forget_old(connection)
+            await _forget_deliveries(engine)
+        except Exception:
+            log.exception("housekeeping failed; the next try follows")
+
+
+async def _forget_deliveries(engine: AsyncEngine) -> None:
+    """In small transactions, for there may be many."""
+    while True:
+        async with engine.begin() as connection:
+            if not await forget_deliveries(connection):
+                return

@@ -1,0 +1,211 @@
+"""Groups of runs and rows are written whole, whatever their size."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.adapters.db.sources import FEW, MANY, parameters, sizes_of, source
+from app.core.events.run import RunStarted
+from app.core.record import TokenBlock
+from app.core.usage.counts import Usage
+from app.ports.attempts import NewAttempt
+from app.ports.storage import Accepted, CallEnd, NewCall, NewMessage, NewRun, Row
+from app.services.entries import entry_of
+from tests.adapters.db.test_histories import someone_waits
+from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
+from tests.support.ambient import NOW_MS
+
+pytestmark = pytest.mark.anyio
+
+__all__ = ["world"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [
+        ((1, 0), (1, 0)),
+        ((1, 2), (1, FEW)),
+        ((FEW, 1), (FEW, 1)),
+        ((1, FEW + 1), (MANY, MANY)),
+        ((0, FEW + 1, 2), (0, MANY, MANY)),
+    ],
+)
+def test_sizes_are_rounded_up(lengths: Sequence[int], sizes: Sequence[int]) -> None:
+    assert sizes_of([[("row",)] * length for length in lengths]) == tuple(sizes)
+
+
+@pytest.mark.parametrize("count", range(1, FEW + 3))
+async def test_a_source_gives_the_rows_and_nothing_but_nulls_beside_them(world: World, count: int) -> None:
+    rows = [(n, f"text {n}") for n in range(count)]
+    sizes = sizes_of([rows])
+    table, after = source("n int, said text", sizes[0], 1)
+    values = parameters([rows], sizes)
+    assert len(values) == after - 1
+    found = await world.connection.fetch(f"SELECT * FROM {table}", *values)
+    assert [tuple(row) for row in found if row["n"] is not None] == rows
+    assert {tuple(row) for row in found if row["n"] is None} <= {(None, None)}
+
+
+def calls_of(world: World, count: int) -> list[Row]:
+    """Proposed calls with their requests."""
+    out: list[Row] = []
+    for index in range(count):
+        request, call = world.ids.new(), world.ids.new()
+        out.append(NewMessage(request, "action_request", f'{{"n": {index}}}'))
+        named: dict[str, Any] = {"id": call, "call_id": call, "index": index, "action_request_id": request}
+        text: dict[str, Any] = {
+            "arguments": "{}",
+            "raw_arguments": '"{}"',
+            "arguments_digest": "d",
+            "provider_call_id": None,
+        }
+        state: dict[str, Any] = {
+            "attempt": 1,
+            "batch": 0,
+            "function": "add",
+            "status": "processing",
+            "started_at": NOW,
+        }
+        out.append(NewCall(**named, **text, **state))
+    return out
+
+
+def answers_to(world: World, rows: Sequence[Row]) -> list[Row]:
+    """Their ends and responses."""
+    calls = [row for row in rows if isinstance(row, NewCall)]
+    ends: list[Row] = [CallEnd(call.id, "completed", 0.1, "1", None, None, NOW) for call in calls]
+    responses = [
+        NewMessage(world.ids.new(), "action_response", "{}", action_request_id=call.action_request_id)
+        for call in calls
+    ]
+    return [*ends, *responses]
+
+
+def attempts_of(count: int) -> list[NewAttempt]:
+    """Attempts, some of which nobody priced or knows the model of."""
+    out = []
+    for number in range(1, count + 1):
+        names = ["small", "openai", "gpt"] if number % 2 else [None] * 3
+        usage = Usage(number, 2, number % 2 or None, None, 1, reported=number % 2 > 0)
+        cost = Decimal(number).scaleb(-9) if number % 2 else None
+        told: Any = (*names, "failed", None, usage, cost, NOW, NOW)
+        out.append(NewAttempt(0, 0, number, "main", *told))
+    return out
+
+
+async def stored_positions(world: World, new: NewRun) -> list[int]:
+    """Of the messages of its branch."""
+    rows = await world.connection.fetch(
+        "SELECT position FROM messages WHERE branch_id = $1 ORDER BY position", new.run.branch_id
+    )
+    return [row["position"] for row in rows]
+
+
+@pytest.mark.parametrize("runs", [1, 2, FEW, FEW + 1])
+@pytest.mark.parametrize("each", [0, 1, 2, FEW, FEW + 1])
+async def test_what_a_group_writes_is_there(world: World, runs: int, each: int) -> None:
+    news: list[NewRun] = []
+    for _ in range(runs):
+        new = world.run(await world.branch(), rows=calls_of(world, each))
+        new.entries = [entry_of(RunStarted(), n + 1, NOW_MS) for n in range(each + 1)]
+        news.append(new)
+    assert await asyncio.gather(*map(world.store.accept, news)) == [Accepted(running=True)] * runs
+    flushes = []
+    for new in news:
+        flush = world.end(new, seq=3 * each + 2)
+        blocks = [TokenBlock(each + 2 + 2 * n, NOW_MS, 0, 1, 0, ["a", "b"], [0, 1]) for n in range(each)]
+        flush.entries = [*blocks, *flush.entries]
+        flush.rows = [*answers_to(world, new.rows), *attempts_of(each)]
+        flushes.append(flush)
+    result = await world.store.flush(flushes)
+    assert (result.lost, result.rejected, result.started) == ([], {}, [])
+    for new in news:
+        found = await world.store.page(new.run.id, after=0, limit=100)
+        assert [e.last_seq for e in found] == [
+            *range(1, each + 2),
+            *range(each + 3, 3 * each + 2, 2),
+            3 * each + 2,
+        ]
+        assert await stored_positions(world, new) == list(range(2 * each))
+        said = (await world.store.branch_state(PROJECT, new.run.branch_id)).history.said  # type: ignore[arg-type]
+        assert [m.id for m in said[:each]] == [row.id for row in new.rows if isinstance(row, NewMessage)]
+        calls = await world.store.calls_of(new.run.id)
+        assert [call.status for call in calls] == ["completed"] * each
+        assert await world.store.attempts_of(new.run.id) == (attempts_of(each), [])
+        assert (await world.store.run(PROJECT, new.run.id)).status == "completed"
+
+
+async def test_a_run_that_is_queued_while_the_end_waits_for_the_branch_is_started_by_it(world: World) -> None:
+    branch_id = await world.branch()
+    first, second = world.run(branch_id), world.run(branch_id)
+    await world.store.accept(first)
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute("SELECT FROM branches WHERE id = $1 FOR NO KEY UPDATE", branch_id)
+    ending = asyncio.create_task(world.store.flush([world.end(first)]))
+    await someone_waits(world.connection)
+    await world.connection.execute(
+        "INSERT INTO runs (id, project_id, branch_id, kind, status, request, created_at, expires_at) "
+        "VALUES ($1, $2, $3, 'operate', 'queued', '{}', $4, $4)",
+        *(second.run.id, PROJECT, branch_id, NOW),
+    )
+    await transaction.commit()
+    (started,) = (await ending).started
+    assert (started.id, started.status, started.epoch) == (second.run.id, "running", 1)
+
+
+async def test_a_run_that_comes_to_wait_keeps_its_branch(world: World) -> None:
+    branch_id = await world.branch()
+    first, second = world.run(branch_id), world.run(branch_id)
+    await world.store.accept(first)
+    assert await world.store.accept(second) == Accepted(running=False)
+    flush = world.end(first, status="waiting")
+    assert flush.end is not None
+    flush.end.ended_at = None
+    result = await world.store.flush([flush])
+    assert (result.lost, result.started) == ([], [])
+    assert (await world.store.run(PROJECT, second.run.id)).status == "queued"
+
+
+async def test_where_the_next_run_is_cancelled_meanwhile_the_one_after_it_is_started(world: World) -> None:
+    branch_id = await world.branch()
+    first, second, third = (world.run(branch_id) for _ in range(3))
+    for new in (first, second, third):
+        await world.store.accept(new)
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute(
+        "UPDATE runs SET status = 'cancelled', ended_at = now() WHERE id = $1", second.run.id
+    )
+    ending = asyncio.create_task(world.store.flush([world.end(first)]))
+    await someone_waits(world.connection)
+    await transaction.commit()
+    assert [run.id for run in (await ending).started] == [third.run.id]
+
+
+@pytest.mark.parametrize("count", [2, FEW + 1])
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_group_waits_for_a_branch_with_no_later_one_in_its_hands(
+    world: World, count: int, backwards: bool
+) -> None:
+    news = [world.run(await world.branch()) for _ in range(count)]
+    for new in news:
+        await world.store.accept(new)
+    first, *later = sorted(new.run.branch_id for new in news)  # type: ignore[type-var]
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute("SELECT FROM branches WHERE id = $1 FOR NO KEY UPDATE", first)
+    group = [world.end(new) for new in news]
+    flushing = asyncio.create_task(world.store.flush(group[::-1] if backwards else group))
+    await someone_waits(world.connection)
+    # Whoever accepts runs takes the branches in this order, and would else wait for the group for ever.
+    await world.connection.execute(
+        "SELECT FROM branches WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE NOWAIT", later
+    )
+    await transaction.commit()
+    assert not (await flushing).lost

@@ -1,0 +1,1 @@
+"""What attempts used, and what that cost."""
