@@ -25,9 +25,9 @@ def run_record(row: Any) -> RunRecord:
     return RunRecord(**{name: row[name] for name in _RUN_NAMES})
 
 
-def transposed(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Rows as columns; `width` empty columns for no rows."""
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+def transposed(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows, of which there are some, as columns."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def event_row(run_id: UUID, event: EventEntry) -> tuple[Any, ...]:

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
 from app.adapters.db.references import referring_to
-from app.adapters.db.session import Database
-from app.adapters.db.tables import credentials, projects
+from app.adapters.db.session import Database, lock_project
+from app.adapters.db.tables import credentials
 from app.core.errors import Conflict, FieldError, NotFound
 from app.core.sealing import Envelope, Place
 from app.ports.ambient import IdSource
@@ -63,7 +63,7 @@ class PostgresCredentials:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             if await _one(connection, project_id, new.name) is not None:
                 words = "the project has a credential of this name; PUT replaces its secret"
                 raise Conflict(
@@ -77,7 +77,7 @@ class PostgresCredentials:
     async def put(self, project_id: UUID, new: NewCredential, *, by: UUID | None) -> tuple[Credential, bool]:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await _one(connection, project_id, new.name, lock=True)
             if before is None:
                 return await self._insert(connection, project_id, new, by), True
@@ -96,7 +96,7 @@ class PostgresCredentials:
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await _one(connection, project_id, name, lock=True)
             if before is None:
                 raise NotFound("There is no credential of this name in this project.")
@@ -141,13 +141,6 @@ class PostgresCredentials:
 
 def _place(id: UUID) -> Place:
     return Place(credentials.name, id, SECRET)
-
-
-async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
-    """Let one change of the project's credentials and tools come after the other."""
-    await connection.execute(
-        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
-    )
 
 
 async def _one(connection: AsyncConnection, project_id: UUID, name: str, *, lock: bool = False) -> Any:

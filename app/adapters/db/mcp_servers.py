@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
 from app.adapters.db.sealed_headers import with_open_headers, with_sealed_headers
-from app.adapters.db.session import Database
-from app.adapters.db.tables import mcp_servers, projects, tools
+from app.adapters.db.session import Database, lock_project
+from app.adapters.db.tables import mcp_servers, tools
 from app.adapters.db.tools import stored_tool
 from app.core.errors import Conflict, FieldError, NotFound
 from app.core.mcp_server import McpServer
@@ -94,7 +94,7 @@ class PostgresMcpServers:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             if await self._one(connection, project_id, server.name) is not None:
                 words = "the project has an MCP server of this name; PUT replaces it"
                 raise Conflict(
@@ -108,7 +108,7 @@ class PostgresMcpServers:
     async def put(self, project_id: UUID, server: McpServer, *, by: UUID | None) -> tuple[StoredServer, bool]:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await self._one(connection, project_id, server.name)
             if before is None or before.id is None:
                 return await self._insert(connection, project_id, server, by), True
@@ -121,7 +121,7 @@ class PostgresMcpServers:
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await self._one(connection, project_id, name)
             if before is None:
                 raise NotFound("There is no MCP server of this name in this project.")
@@ -153,10 +153,3 @@ class PostgresMcpServers:
 
     def _sealed(self, id: UUID, server: McpServer) -> dict[str, Any]:
         return with_sealed_headers(self._vault, mcp_servers.name, id, server.settings())
-
-
-async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
-    """Let one change of the project's servers come after the other, so that two made at once are counted."""
-    await connection.execute(
-        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
-    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from uuid import UUID
 
+import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.adapters.db.tables import projects
 from app.core.errors import Unavailable
 
 _STATES = ("08", "40", "53", "57")
@@ -33,6 +36,13 @@ class Database:
         with _told():
             async with self._engine.connect() as connection:
                 yield connection
+
+
+async def lock_project(connection: AsyncConnection, project_id: UUID) -> None:
+    """Let one change to what a project has come after the other, so that two made at once are counted."""
+    await connection.execute(
+        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
+    )
 
 
 @contextmanager

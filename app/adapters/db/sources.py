@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any, Final
 
+from app.adapters.db.columns import transposed
+
 FEW: Final = 4
 """How many rows are spelled out at most."""
 MANY: Final = -1
@@ -55,7 +57,7 @@ def parameters(lists: Sequence[Sequence[Sequence[Any]]], sizes: Sizes) -> list[A
     out: list[Any] = []
     for rows, size in zip(lists, sizes, strict=True):
         if size == MANY:
-            out += map(list, zip(*rows, strict=True))
+            out += transposed(rows)
         elif size:
             out += chain.from_iterable(rows)
             out += repeat(None, (size - len(rows)) * len(rows[0]))

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
 from app.adapters.db.sealed_headers import with_open_headers, with_sealed_headers
-from app.adapters.db.session import Database
-from app.adapters.db.tables import projects, tools
+from app.adapters.db.session import Database, lock_project
+from app.adapters.db.tables import tools
 from app.core.errors import Conflict, FieldError, NotFound
 from app.ports.ambient import IdSource
 from app.ports.catalog import Once
@@ -56,7 +56,7 @@ class PostgresTools:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             if await self._one(connection, project_id, spec.name) is not None:
                 words = "the project has a tool of this name; PUT replaces it"
                 raise Conflict(
@@ -70,7 +70,7 @@ class PostgresTools:
     async def put(self, project_id: UUID, spec: ToolSpec, *, by: UUID | None) -> tuple[StoredTool, bool]:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await self._one(connection, project_id, spec.name)
             if before is None or before.id is None:
                 return await self._insert(connection, project_id, spec, by), True
@@ -84,7 +84,7 @@ class PostgresTools:
     async def delete(self, project_id: UUID, name: str, *, by: UUID | None) -> None:
         """See the port."""
         async with self._database.writing() as connection:
-            await _lock(connection, project_id)
+            await lock_project(connection, project_id)
             before = await self._one(connection, project_id, name)
             if before is None:
                 raise NotFound("There is no tool of this name in this project.")
@@ -112,13 +112,6 @@ class PostgresTools:
         values = {name: getattr(spec, name) for name in _SAID}
         values["settings"] = with_sealed_headers(self._vault, tools.name, id, spec.settings)
         return values
-
-
-async def _lock(connection: AsyncConnection, project_id: UUID) -> None:
-    """Let one change of the project's tools come after the other, so that two made at once are counted."""
-    await connection.execute(
-        sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
-    )
 
 
 def stored_tool(vault: Vault, row: Any) -> StoredTool:

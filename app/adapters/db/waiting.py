@@ -126,15 +126,15 @@ async def write(
                     whose = (row.function_call_id, f.project_id, f.run_id, f.branch_id)
                     call = (row.call_id, row.attempt, row.function, row.arguments, row.arguments_digest)
                     handed.append((*whose, *call, row.lease_s, row.expires_at, row.created_at))
-    for statement, rows, width in (
-        (_STARTED, starts, 4),
-        (_ASKED, asked, 11),
-        (_HANDED_OVER, handed, 12),
-        (_CLOSED, closed, 2),
-        (_WAITING, waiting, 3),
+    for statement, rows in (
+        (_STARTED, starts),
+        (_ASKED, asked),
+        (_HANDED_OVER, handed),
+        (_CLOSED, closed),
+        (_WAITING, waiting),
     ):
         if rows:
-            await connection.execute(statement, *transposed(rows, width))
+            await connection.execute(statement, *transposed(rows))
 
 
 async def settled(

@@ -13,8 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
-from app.adapters.db.session import Database
-from app.adapters.db.tables import projects
+from app.adapters.db.session import Database, lock_project
 from app.adapters.db.tables import webhook_deliveries as deliveries
 from app.adapters.db.tables import webhook_endpoints as endpoints
 from app.core.errors import Conflict, NotFound
@@ -59,10 +58,7 @@ class PostgresWebhooks:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
-            # The lock makes two that are made at once count each other.
-            await connection.execute(
-                sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update(key_share=True)
-            )
+            await lock_project(connection, project_id)
             ours = sa.select(sa.func.count()).where(endpoints.c.project_id == project_id)
             if (await connection.scalar(ours) or 0) >= MOST:
                 raise Conflict(f"A project has at most {MOST} webhook endpoints; delete one first.")
