@@ -382,7 +382,12 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
+        for work in (
+            made.store.open(),
+            made.recorder.work(),
+            made.executor.work(),
+            keep_house(engine, clock),
+        ):
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(GRACE_S)

@@ -20,8 +20,8 @@ class Scale:
     first_tokens: int = 30
     streams: int = 64
     paced: int = 32
-    acts: int = 30
-    batches: int = 6
+    acts: int = 200
+    batches: int = 40
     turns: int = 205
     branch: int = 10_000
     """Messages of the branch whose next prompt is made."""

@@ -22,7 +22,7 @@ import aiohttp
 import httpx
 import yarl
 
-from app.adapters.checked_network import NOT_ADMITTED, CheckedNetwork, Resolve
+from app.adapters.checked_network import NOT_ADMITTED, CheckedNetwork, Resolve, usual_tls
 from app.adapters.http_errors import CLIENT_ERRORS, NotAllowed, true_error
 
 STALE_WITHIN_S: Final = 1.0
@@ -88,7 +88,7 @@ def model_client(
     an answer may take is decided by whoever waits for it, who cancels. `network` says which addresses may be
     connected to, of a request that is not trusted; None leaves it at all of them.
     """
-    return ModelClient(_Transport(tls or httpx.create_ssl_context(), network), connect_timeout_s)
+    return ModelClient(_Transport(tls or usual_tls(), network), connect_timeout_s)
 
 
 async def read(response: httpx.Response) -> bytes:

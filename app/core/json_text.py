@@ -110,6 +110,15 @@ def dumps(value: Any) -> bytes:
         return _dumps_slowly(value, sort_keys=False)
 
 
+def copied(value: Any) -> Any:
+    """A copy of what was read from JSON that shares nothing with it that could change."""
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [copied(part) for part in value]
+    return value
+
+
 def canonical(value: Any) -> bytes:
     """The same bytes for equal values, whatever the order of their keys: what digests are made of."""
     try:

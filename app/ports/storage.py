@@ -34,7 +34,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """What a run needs to know of its branch, the conversation at least up to `next_position`."""
+    """What a run needs to know of its branch."""
 
     id: UUID | None
     """None for a run without a branch: then only the project says anything."""
@@ -47,9 +47,16 @@ class BranchState:
     project_lifecycle: Mapping[str, Any] | None
     version: int
     next_position: int
-    history: History
+    conversation: History | None
+    """At least up to `next_position`; None where it was not asked for."""
     governance: StoredGovernance = field(default_factory=StoredGovernance)
     """What its tool calls are judged by."""
+
+    @property
+    def history(self) -> History:
+        """The conversation, for kinds of runs that read it."""
+        assert self.conversation is not None, "the conversation was not asked for"
+        return self.conversation
 
 
 @dataclass(slots=True)
@@ -292,8 +299,10 @@ class CallRecord:
 class RunStore(WaitStore, Protocol):
     """Runs and all that is written for them."""
 
-    async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
-        """The branch and its whole conversation. Raises NotFound."""
+    async def branch_state(
+        self, project_id: UUID, branch_id: UUID, *, conversation: bool = True
+    ) -> BranchState:
+        """The branch, with its whole conversation unless that is of no interest. Raises NotFound."""
 
     async def no_branch_state(self, project_id: UUID) -> BranchState:
         """What a run without a branch has in its place: no messages, and the project's options."""

@@ -27,6 +27,7 @@ class ActPlanner:
     """Plans runs of kind `act`."""
 
     kind = "act"
+    converses = False
 
     def __init__(self, catalog: ToolCatalog, acting: Acting, overseer: Overseer) -> None:
         self._catalog = catalog

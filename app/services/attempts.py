@@ -19,6 +19,7 @@ from app.ports.ambient import Clock, IdSource
 from app.ports.tool import Invocation, PreparingRunner, ToolFailure, ToolRunner, ToolSpec
 from app.ports.waiting import WaitStore
 from app.services.calls import Call, CallRecords
+from app.services.cut_off import unless_cut_off
 from app.services.execution import Execution
 from app.services.oversight import PERMISSION_DENIED, Oversight, outcome_of
 
@@ -183,19 +184,7 @@ class Attempts:
         self, work: Coroutine[Any, Any, T], limit_s: float | None = None
     ) -> T | Failed | Cancelled:
         """What comes of the work; it is cut off when the run is stopped, or its time is over."""
-        task = asyncio.create_task(work)
-        awaited: set[asyncio.Future[Any]] = {task, self._execution.stop.requested}
-        try:
-            await asyncio.wait(awaited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            await _cut_off(task)
-            return Cancelled()
-        if task.done():
-            return task.result()
-        await _cut_off(task)
-        if self._execution.stop.source is not None:
-            return Cancelled()
-        return Failed("TIMEOUT", f"the tool gave no result within {limit_s:g} s")
+        return await unless_cut_off(work, self._execution.stop, limit_s)
 
     @property
     def _limit_s(self) -> float:
@@ -248,10 +237,3 @@ class Attempts:
         if seconds > 0 and self._execution.stop.source is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._execution.stop.requested), seconds)
-
-
-async def _cut_off(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.exception()

@@ -57,6 +57,7 @@ class CallRecords:
 
     def __init__(self, execution: Execution, batch: int, clock: Clock, ids: IdSource) -> None:
         self._execution = execution
+        self._branch = str(execution.run.branch_id)
         self._batch = batch
         self._clock = clock
         self._ids = ids
@@ -67,13 +68,12 @@ class CallRecords:
         for event in transaction.requested():
             execution.log.event(event)
         ran = transaction.verdict is None
-        branch = str(execution.run.branch_id)
         message = NewMessage(
             call.request_id,
             "action_request",
             dumps(transaction.request().stored()).decode(),
             sender="assistant" if execution.run.kind == "operate" else "user",
-            recipient=transaction.call.function if ran else branch,
+            recipient=transaction.call.function if ran else self._branch,
         )
         execution.log.write(message, self._row(call))
         execution.calls.append(call.row_id)
@@ -236,13 +236,13 @@ class CallRecords:
         call.result = call.transaction.result()
 
     def _response(self, call: Call) -> NewMessage:
-        transaction, branch = call.transaction, str(self._execution.run.branch_id)
+        transaction = call.transaction
         return NewMessage(
             self._ids.new(),
             "action_response",
             dumps(transaction.response(call.request_id).wire()).decode(),
-            sender=transaction.call.function if transaction.started else branch,
-            recipient=branch,
+            sender=transaction.call.function if transaction.started else self._branch,
+            recipient=self._branch,
             action_request_id=call.request_id,
         )
 

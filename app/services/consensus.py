@@ -34,6 +34,7 @@ class ConsensusPlanner:
     """Plans runs of kind `consensus`."""
 
     kind = "consensus"
+    converses = True
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside

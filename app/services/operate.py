@@ -35,6 +35,7 @@ class OperatePlanner:
     """Plans runs of kind `operate`."""
 
     kind = "operate"
+    converses = True
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside

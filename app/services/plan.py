@@ -51,6 +51,8 @@ class Planner(Protocol[Request]):
     """One kind of run."""
 
     kind: str
+    converses: bool
+    """Whether it reads the conversation of the branch, which may be long."""
 
     def read(self, body: Any) -> Any:
         """The request as it was stored."""

@@ -99,7 +99,7 @@ class Runs:
         planner = self._planners[kind]
         body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
         for _ in range(STALE_TRIES):
-            branch = await self._state(origin.project_id, branch_id)
+            branch = await self._state(planner, origin.project_id, branch_id)
             now = self._now()
             run = RunRecord(
                 id=self._ids.new(),
@@ -144,10 +144,10 @@ class Runs:
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")
 
-    async def _state(self, project_id: UUID, branch_id: UUID | None) -> BranchState:
+    async def _state(self, planner: Planner[Any], project_id: UUID, branch_id: UUID | None) -> BranchState:
         if branch_id is None:
             return await self._store.no_branch_state(project_id)
-        return await self._store.branch_state(project_id, branch_id)
+        return await self._store.branch_state(project_id, branch_id, conversation=planner.converses)
 
     async def take_up(self, execution: Execution) -> None:
         """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
@@ -163,7 +163,7 @@ class Runs:
     async def prepared(self, run: RunRecord) -> Plan:
         """A stored run, planned anew. Raises what planning raises."""
         planner = self._planners[run.kind]
-        branch = await self._state(run.project_id, run.branch_id)
+        branch = await self._state(planner, run.project_id, run.branch_id)
         return await planner.plan(run, branch, planner.read(from_json(run.request)))
 
     async def _earlier(self, execution: Execution) -> Earlier:

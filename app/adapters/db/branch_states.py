@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import asyncpg
 from pydantic_core import from_json
 
-from app.adapters.db.histories import Histories, Said
+from app.adapters.db.histories import Histories, Said, Wanted
 from app.core.errors import NotFound
 from app.core.governance.governance import POLICIES, StoredGovernance, StoredPolicies
+from app.core.json_text import dumps
 from app.core.operate.history import History, RawMessage
 from app.ports.storage import BranchState
 
@@ -44,31 +45,50 @@ _JSON: Final = (
 )
 
 
+class Key(NamedTuple):
+    """A branch that is asked about."""
+
+    project_id: UUID
+    branch_id: UUID
+    conversation: bool
+    """Whether its conversation is of interest too."""
+
+
 async def states_of(
-    connection: asyncpg.Connection[Any], histories: Histories, keys: Sequence[tuple[UUID, UUID]]
+    connection: asyncpg.Connection[Any], histories: Histories, keys: Sequence[Key]
 ) -> list[BranchState | BaseException]:
-    """The states of (project, branch), NotFound in the place of one that the project does not have."""
-    found, said = await read_branches(connection, histories, list({branch for _, branch in keys}))
+    """What is asked for, NotFound in the place of a branch that the project does not have."""
+    read = {key.branch_id for key in keys if key.conversation}
+    beside = {key.branch_id for key in keys} - read
+    found, said = await read_branches(connection, histories, list(read), beside=list(beside))
     out: list[BranchState | BaseException] = []
-    for project_id, branch_id in keys:
+    for project_id, branch_id, conversation in keys:
         row = found.get(branch_id)
         if row is None or row["project_id"] != project_id:
             out.append(NotFound("There is no such branch in this project."))
             continue
         values = _read(row)
         plain = {name: values[name] for name in _PLAIN}
-        out.append(BranchState(**plain, history=said[branch_id], governance=_governance(values)))
+        history = said[branch_id] if conversation else None
+        out.append(BranchState(**plain, conversation=history, governance=_governance(values)))
     return out
 
 
 async def read_branches(
-    connection: asyncpg.Connection[Any], histories: Histories, ids: Sequence[UUID]
+    connection: asyncpg.Connection[Any],
+    histories: Histories,
+    ids: Sequence[UUID],
+    *,
+    beside: Sequence[UUID] = (),
 ) -> tuple[Mapping[UUID, Any], Mapping[UUID, History]]:
-    """The rows of those branches that there are, and their conversations."""
+    """The rows of those branches that there are, and their conversations; those `beside` without theirs."""
     found: dict[UUID, Any] = {}
 
-    async def read(wanted: str) -> Mapping[UUID, Said]:
-        rows = await connection.fetch(_BRANCHES, wanted)
+    async def read(wanted: Sequence[Wanted]) -> Mapping[UUID, Said]:
+        alone = [{"branch_id": str(branch_id), "last": None} for branch_id in beside]
+        # As JSON, for arrays, whose lengths the planner looks at, have a statement planned each time, which
+        # takes longer than to execute it.
+        rows = await connection.fetch(_BRANCHES, dumps([*wanted, *alone]).decode())
         found.update((row["id"], row) for row in rows)
         return {row["id"]: _said(row) for row in rows}
 
@@ -98,7 +118,7 @@ async def state_without_branch(connection: asyncpg.Connection[Any], project_id: 
         project_lifecycle=values.get("project_lifecycle"),
         version=0,
         next_position=0,
-        history=History(),
+        conversation=History(),
         governance=_governance(values),
     )
 

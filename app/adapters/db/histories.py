@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from app.core.json_text import dumps
 from app.core.operate.history import History, RawMessage
 
 Said = Sequence[tuple[int, RawMessage]]
 """Messages in order, each with its position."""
-Read = Callable[[str], Awaitable[Mapping[UUID, Said]]]
-"""Read conversations.
+Wanted = Mapping[str, Any]
+"""A conversation to be read: `branch_id`, and `last`, the position of the last message that is known of it.
 
-Which ones is said as JSON, a list of objects with `branch_id` and `last`, the position of the last known
-message. From that one on, itself included: it shows that the conversation is still the same. JSON, because
-arrays, whose lengths the planner looks at, have a statement planned each time, which takes longer than to
-execute it.
+From that one on, itself included: it shows that the conversation is still the same.
 """
+Read = Callable[[Sequence[Wanted]], Awaitable[Mapping[UUID, Said]]]
+"""Reads conversations."""
 
 
 class _Kept(NamedTuple):
@@ -62,7 +60,7 @@ class Histories:
             {"branch_id": str(branch_id), "last": one.last if one else 0}
             for branch_id, one in zip(branches, kept, strict=True)
         ]
-        said = await read(dumps(wanted).decode())
+        said = await read(wanted)
         found: dict[UUID, History] = {}
         changed: list[UUID] = []
         for branch_id, one in zip(branches, kept, strict=True):

@@ -34,6 +34,24 @@ GONE = (
 )
 """Faults of the database's state, not of what was asked of it."""
 
+_TYPES = [
+    "bool",
+    "smallint",
+    "int",
+    "bigint",
+    "float8",
+    "numeric",
+    "text",
+    "json",
+    "uuid",
+    "timestamptz",
+    "bytea",
+]
+_ARRAYS = f"SELECT {', '.join(f'${n}::{type}[]' for n, type in enumerate(_TYPES, 1))}"
+"""Names the arrays that statements take. The driver asks for what it does not know when it first meets it,
+which takes as long as the statement of a small run three times over.
+"""
+
 AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The transaction lost a race and may simply be tried again."""
 
@@ -56,6 +74,7 @@ class Lane:
                 command_timeout=self._timeout,
                 server_settings={"application_name": APPLICATION_NAME},
             )
+            await self._connection.prepare(_ARRAYS)
         return self._connection
 
     @asynccontextmanager

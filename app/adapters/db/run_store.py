@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,12 +15,12 @@ from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db import waiting
-from app.adapters.db.branch_states import state_without_branch, states_of
+from app.adapters.db.branch_states import Key, state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
 from app.adapters.db.grouping import Group
 from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
-from app.core.errors import NotFound, RunEnded
+from app.core.errors import NotFound, RunEnded, Unavailable
 from app.core.record import MAX_BLOCK, Entry, EventEntry
 from app.ports.ambient import Clock
 from app.ports.attempts import LostAttempt, NewAttempt
@@ -88,19 +89,27 @@ class PostgresRuns:
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
-        self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._lanes = [Lane(arguments) for _ in range(4)]
+        self._write, self._accept, self._read, self._rest = self._lanes
         self._histories = Histories(history_bytes)
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
-        self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
+        self._states = Group[Key, BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
         self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=8)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
 
+    async def open(self) -> None:
+        """Connect now what would else connect when it is needed; a database that is away is left for then."""
+        for lane in self._lanes:
+            with contextlib.suppress(Unavailable):
+                async with lane.use():
+                    pass
+
     async def close(self) -> None:
         """Close the connections."""
-        for lane in (self._write, self._accept, self._read, self._rest):
+        for lane in self._lanes:
             await lane.close()
 
     # Accepting
@@ -171,11 +180,13 @@ class PostgresRuns:
 
     # Reading
 
-    async def branch_state(self, project_id: UUID, branch_id: UUID) -> BranchState:
+    async def branch_state(
+        self, project_id: UUID, branch_id: UUID, *, conversation: bool = True
+    ) -> BranchState:
         """See the port."""
-        return await self._states.submit((project_id, branch_id))
+        return await self._states.submit(Key(project_id, branch_id, conversation))
 
-    async def _state_batch(self, keys: Sequence[tuple[UUID, UUID]]) -> Sequence[BranchState | BaseException]:
+    async def _state_batch(self, keys: Sequence[Key]) -> Sequence[BranchState | BaseException]:
         async with self._read.use() as connection:
             return await states_of(connection, self._histories, keys)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from app.adapters.tools.signature import Arguments, InvalidTool, Unconvertible, 
 from app.adapters.tools.threads import Escaped, Threads
 from app.core.action.normalize import INVALID_ARGUMENTS, argument_faults
 from app.core.json_schema import InvalidSchema, SchemaError, current_schema
+from app.core.json_text import copied
 from app.ports.tool import Invocation, ToolFailure, ToolSpec
 
 TOOL_KIND: Final = "python"
@@ -113,7 +113,7 @@ class PythonTools:
         tool = entry.tool
         if tool.preprocessor is None:
             return invocation
-        arguments = copy.deepcopy(dict(invocation.arguments))
+        arguments = copied(dict(invocation.arguments))
         work = partial(tool.preprocessor, arguments, **tool.preprocessor_kwargs)
         try:
             prepared = entry.validated(await self._run(tool, work))
@@ -132,7 +132,7 @@ class PythonTools:
         entry = self._entry(spec)
         tool = entry.tool
         # The record keeps what was asked for, whatever a tool does to the objects it is given.
-        arguments = entry.validated(copy.deepcopy(dict(invocation.arguments)))
+        arguments = entry.validated(copied(dict(invocation.arguments)))
         result = await self._run(tool, partial(tool.func, **entry.converted(arguments)))
         if tool.postprocessor is not None:
             result = await self._run(tool, partial(tool.postprocessor, result, **tool.postprocessor_kwargs))

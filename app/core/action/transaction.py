@@ -39,6 +39,7 @@ class ActionTransaction:
         """`announced`: the stream has already emitted TOOL_REQUESTED for this call."""
         self.call = call
         self.call_id = call_id
+        self._told_id = str(call_id)
         self.attempt = attempt
         """Which attempt at the call this is, from 1."""
         self.phase = Phase.AUTHORIZING
@@ -133,7 +134,7 @@ class ActionTransaction:
     @property
     def tool_call_id(self) -> str:
         """What all TOOL_* events of the call carry: the provider's id for a native call, else our own."""
-        return self.call.provider_call_id or str(self.call_id)
+        return self.call.provider_call_id or self._told_id
 
     def requested(self) -> list[Event]:
         """The event of the proposal, unless the stream has emitted it; belongs to the first record."""
@@ -144,14 +145,14 @@ class ActionTransaction:
     def start(self, origin: Mapping[str, str] | None = None) -> Event:
         """The event to emit before INVOKING is performed; `origin` is where the tool comes from."""
         told = None if origin is None else dict(origin)
-        return ToolStart(self.tool_call_id, self.call.function, str(self.call_id), told)
+        return ToolStart(self.tool_call_id, self.call.function, self._told_id, told)
 
     def end(self, duration_ms: int = 0, *, last: bool = True) -> list[Event]:
         """The events of the end; a denied call has none here, its GATE_DENIED is the gate's.
 
         `last` is false for an attempt that is followed by another: the call itself is not over.
         """
-        verdict, call_id = self._ended(), str(self.call_id)
+        verdict, call_id = self._ended(), self._told_id
         if isinstance(verdict, Denied):
             return []
         if isinstance(verdict, Succeeded):
@@ -162,7 +163,7 @@ class ActionTransaction:
 
     def closing(self) -> Event:
         """The event of a call whose last attempt has ended, when no other follows after all."""
-        return ToolCompleted(self.tool_call_id, "error", str(self.call_id))
+        return ToolCompleted(self.tool_call_id, "error", self._told_id)
 
     def execution(self, duration_ms: float = 0) -> dict[str, Any]:
         """The function call's `execution` on the wire; its duration is in seconds."""
@@ -204,7 +205,7 @@ class ActionTransaction:
             "arguments": self._shown_arguments(),
             "output": output,
             "error": error,
-            "call_id": str(self.call_id),
+            "call_id": self._told_id,
             "status": self.status.value,
         }
         return self._flagged(out)

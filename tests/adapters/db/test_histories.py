@@ -235,3 +235,21 @@ async def test_what_is_too_large_to_be_kept_is_read_each_time(talk: Talk) -> Non
         _, found = await read_branches(talk.world.connection, kept, [branch_id])
         assert len(found[branch_id].said) == 2
         assert kept.size == 0
+
+
+async def test_a_run_that_does_not_converse_reads_no_conversation(talk: Talk) -> None:
+    quiet, loud = await talk.world.branch(), await talk.world.branch()
+    store = talk.keeping[0]
+    for branch_id in (quiet, loud):
+        await talk.append(branch_id, InstructionContent("hello"))
+    truth = await talk.agree(loud)
+    alone, heard, beside = await asyncio.gather(
+        store.branch_state(PROJECT, quiet, conversation=False),
+        store.branch_state(PROJECT, loud),
+        store.branch_state(PROJECT, loud, conversation=False),
+    )
+    assert (alone.next_position, alone.conversation, beside.conversation) == (1, None, None)
+    assert heard.history.said == truth.said
+    with pytest.raises(AssertionError):
+        _ = alone.history
+    assert len((await talk.agree(quiet)).said) == 1
