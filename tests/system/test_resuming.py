@@ -267,3 +267,23 @@ async def test_only_silence_is_a_stall(
     assert found == triggered
     assert len(asked) == 1 + len(triggered)
     assert heard.run["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    ("before", "triggered"),
+    [([], "initial"), ([delta({"content": "one"})], "inter")],
+    ids=["at first", "later"],
+)
+async def test_pings_alone_do_not_go_on_for_ever(
+    service: Service, model_server: ModelServer, before: list[bytes | float], triggered: str
+) -> None:
+    lifecycle = {
+        "timeout": {**LIMITS, "alive_ms": 600},
+        "retry": {"attempts": 1, "max_retries": 1, "base_delay_ms": 0},
+    }
+    pings: list[bytes | float] = [PING, 0.1]
+    heard, asked = await resumed(
+        service, model_server, Attempt([*before, *pings * 600]), whole("again"), lifecycle=lifecycle
+    )
+    found = [e["meta"]["timeoutType"] for e in heard.events if e["type"] == "TIMEOUT_TRIGGERED"]
+    assert (found, len(asked), heard.run["result"]) == ([triggered], 2, "again")

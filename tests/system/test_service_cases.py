@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
 import pytest
 
-from tests.support.polling import until
+from app.core.events.run import RunCancelled, RunCompleted
+from app.services.follow import TERMINAL_CODES
+from tests.support.polling import until, until_true
 from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +102,54 @@ async def test_v08_a_cancellation_and_an_end_at_once_are_one_end(service: Servic
     for wait_ms in range(0, 300, 12):
         await race(wait_ms)
     assert await race(600_000) == "cancelled"
+
+
+async def test_v08_five_hundred_cancellations_that_race_with_ends(database_url: str) -> None:
+    async with running(database_url) as service:
+        await five_hundred_races(service, database_url)
+
+
+async def five_hundred_races(service: Service, database_url: str) -> None:
+    models = [
+        await service.scripted(f"ends-{wait_ms}", [{"text": "a"}, {"wait_ms": wait_ms}, {"end": "stop"}])
+        for wait_ms in (*range(0, 21, 4), 600_000)
+    ]
+    chance = Random(8)
+
+    async def race(model: str, after_ms: int) -> tuple[UUID, list[httpx.Response]]:
+        run = await service.started(await service.branch(chat_model=model))
+        await asyncio.sleep(after_ms / 1000)
+        cancel = f"/v1/runs/{run['id']}/cancel"
+        return UUID(run["id"]), await asyncio.gather(*(service.http.post(cancel) for _ in range(2)))
+
+    raced: dict[UUID, list[httpx.Response]] = {}
+    for _ in range(50):
+        chosen = [(chance.choice(models), chance.randrange(21)) for _ in range(10)]
+        raced |= dict(await asyncio.gather(*(race(*each) for each in chosen)))
+
+    connection = await asyncpg.connect(database_url)
+    try:
+
+        async def ended() -> bool:
+            return not await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NULL")
+
+        await until_true(ended, within_s=30)
+        runs = {row["id"]: row["status"] for row in await connection.fetch("SELECT id, status FROM runs")}
+        ends = await connection.fetch(
+            """SELECT e.run_id, array_agg(e.type) AS types, bool_and(e.seq = r.last_seq) AS last
+               FROM events e JOIN runs r ON r.id = e.run_id WHERE e.type = ANY($1) GROUP BY e.run_id""",
+            list(TERMINAL_CODES),
+        )
+    finally:
+        await connection.close()
+    assert len(raced) == len(ends) == 500
+    codes = {"completed": RunCompleted.code, "cancelled": RunCancelled.code}
+    for row in ends:
+        assert (row["types"], row["last"]) == ([codes[runs[row["run_id"]]]], True)
+    for run_id, answers in raced.items():
+        for answer in answers:
+            assert answer.status_code in (202, 409) or answer.json()["status"] == runs[run_id]
+    assert set(runs.values()) == set(codes)
 
 
 async def test_v08_what_has_ended_is_not_cancelled(service: Service) -> None:

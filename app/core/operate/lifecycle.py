@@ -82,9 +82,16 @@ class TimeoutBody(_Body):
 
     initial_token_ms: Milliseconds | None = Field(
         5_000,
-        description="Until the first text, reasoning or tool-call fragment; pings put it off, up to 30 s.",
+        description="Until the first text, reasoning or tool-call fragment; pings put it off.",
     )
-    inter_token_ms: Milliseconds | None = Field(10_000, description="Between two signs of life after that.")
+    inter_token_ms: Milliseconds | None = Field(
+        10_000, description="Between two signs of life after that; pings are some."
+    )
+    alive_ms: Milliseconds = Field(
+        30_000,
+        description="How long pings alone put these limits off: at first, and whenever the answer has "
+        "come forward.",
+    )
     total_ms: Milliseconds | None = Field(
         None,
         description="The run's deadline: all its streams, repairs and tool calls. Waiting for a person does "
@@ -340,8 +347,8 @@ def _guardrails(value: Any) -> Any:
 
 
 def _timeout(section: Mapping[str, Any]) -> TimeoutOptions:
-    names = {"initial_token_ms": "initial_ms", "inter_token_ms": "inter_ms", "total_ms": "total_ms"}
-    return TimeoutOptions(**{ours: section[name] for name, ours in names.items() if name in section})
+    names = {"initial_token_ms": "initial_ms", "inter_token_ms": "inter_ms"}
+    return TimeoutOptions(**{names.get(name, name): limit for name, limit in section.items()})
 
 
 def _retry(section: Mapping[str, Any]) -> RetryOptions:
