@@ -82,6 +82,20 @@ ROWS: Final = (
     Row("— most", _S + "cancel_to_close_most_ms", "ms", "≤ 100"),
     Row("limit to closed at the model, p50", _S + "limit_to_close_ms", "ms"),
     Row("— most", _S + "limit_to_close_most_ms", "ms", "≤ 100"),
+    *(
+        row
+        for count in (1, 2, 3)
+        for row in (
+            Row(
+                f"operate, wait, 32 clients over {count} process{'es' * (count > 1)}",
+                f"{_S}replicas{count}_per_s",
+                "req/s",
+                floor=None if count == 1 else _S + "replicas1_per_s",
+            ),
+            Row("— CPU of the service", f"{_S}replicas{count}_service_us", "µs/run"),
+            Row("— CPU of Postgres", f"{_S}replicas{count}_postgres_us", "µs/run"),
+        )
+    ),
     Row("memory of the service, idle", _S + "idle_mb", "MB", "≤ 100"),
     Row("memory of the service, after", _S + "after_mb", "MB", "≤ 120", _S + "idle_mb"),
     *(

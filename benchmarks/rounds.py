@@ -22,6 +22,7 @@ from benchmarks.loads import LOADS, OWN_LOADS, Load, OwnLoad
 from benchmarks.long_runs import long_runs
 from benchmarks.processes import cpu_s, machine_busy_s
 from benchmarks.record import Stored, check_logs, stored
+from benchmarks.replicas import replicas
 from benchmarks.stage import Stage, stage
 
 BLOCK_S: Final = 120.0
@@ -34,6 +35,8 @@ class Block:
 
     name: str
     work: Callable[[Scale], Figures]
+    usual: bool = True
+    """Whether it is measured without being named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class StagedBlock:
 
     name: str
     work: Callable[[Stage, Scale], Coroutine[Any, Any, Figures]]
+    usual: bool = True
+    """Whether it is measured without being named."""
 
 
 @dataclass(slots=True)
@@ -60,8 +65,11 @@ class Measured:
 
 
 async def measure(scale: Scale, only: Collection[str] = (), say: Callable[[str], None] = print) -> Measured:
-    """All blocks, or those named in `only`. Raises LoadFailed, ChildFailed, EmbeddedError, TimeoutError."""
-    chosen = [block for block in BLOCKS if not only or block.name in only]
+    """All usual blocks, or those named in `only`.
+
+    Raises LoadFailed, ChildFailed, EmbeddedError, TimeoutError.
+    """
+    chosen = [block for block in BLOCKS if block.name in only or (not only and block.usual)]
     measured = Measured(scale.rounds)
     async with AsyncExitStack() as stack:
         on: Stage | None = None
@@ -192,6 +200,7 @@ BLOCKS: Final[Sequence[Block | StagedBlock]] = (
     StagedBlock("long_runs", _long_runs),
     StagedBlock("hangups", _hangups),
     StagedBlock("provider", _provider),
+    StagedBlock("replicas", replicas, usual=False),
     Block("lifecycle", parts.lifecycle),
     Block("decoding", parts.decoding),
     Block("prompt", parts.prompts),

@@ -48,6 +48,7 @@ class Stage:
     branchline: Branchline
     connection: asyncpg.Connection[Any]
     """To the service's database."""
+    database_url: str
     folder: Path
     """On the disk that the database is on, if that is the embedded one."""
     fake_pid: int
@@ -88,10 +89,7 @@ async def stage() -> AsyncIterator[Stage]:
         url = await stack.enter_async_context(_own_database(server_url))
         fake = stack.enter_context(child(_FAKE, folder=folder))
         fake_address = _address(awaited_line(fake, log_of(_FAKE, folder), "http://", START_S))
-        service = stack.enter_context(_service(folder, url))
-        log = log_of(_SERVICE, folder)
-        address = _address(awaited_line(service, log, "Branchline ", START_S).rpartition(" on ")[2])
-        await _ready(address, service, log)
+        address, service_pid = await stack.enter_async_context(_serving(folder, url))
         connection = await asyncpg.connect(url)
         stack.push_async_callback(connection.close, timeout=5)
         await floors.make_table(connection)
@@ -99,11 +97,35 @@ async def stage() -> AsyncIterator[Stage]:
             Direct(fake_address),
             Branchline(address, fake_address),
             connection,
+            url,
             folder,
             fake.pid,
-            service.pid,
+            service_pid,
             connection.get_server_pid(),
         )
+
+
+@asynccontextmanager
+async def another(on: Stage, name: str) -> AsyncIterator[tuple[Address, int]]:
+    """Another process of the service over the same database, for the length of the block: where it is, and
+    its id.
+    """
+    folder = on.folder / name
+    folder.mkdir()
+    try:
+        async with _serving(folder, on.database_url) as serving:
+            yield serving
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _serving(folder: Path, database_url: str) -> AsyncIterator[tuple[Address, int]]:
+    with _service(folder, database_url) as service:
+        log = log_of(_SERVICE, folder)
+        address = _address(awaited_line(service, log, "Branchline ", START_S).rpartition(" on ")[2])
+        await _ready(address, service, log)
+        yield address, service.pid
 
 
 @contextmanager

@@ -78,12 +78,13 @@ class Branchline:
         if model in self._models:
             return
         body = {
-            "name": model,
             "provider": "openai",
             "model": model,
             "base_url": f"http://{server[0]}:{server[1]}/v1",
         }
-        asked = await load(self.address, [request(self.address, "POST", "/v1/models", body)], clients=1)
+        # Another process of the service may have it already.
+        put = request(self.address, "PUT", f"/v1/models/{model}", body)
+        asked = await load(self.address, [put], clients=1)
         asked.answers[0].json()
         self._models.add(model)
 
