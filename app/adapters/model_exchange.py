@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import httpx
 
+from app.adapters.answer_size import AnswerSize
 from app.adapters.http_client import ModelClient, let_end, read
 from app.adapters.model_faults import connection_fault, status_fault, without_secrets
 from app.core.chunks import Chunk
@@ -70,10 +71,13 @@ async def exchange(
     content: bytes,
     reader_of: Callable[[str], Reader],
     now: Callable[[], datetime],
+    *,
+    most_bytes: int,
 ) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
     """Ask, and give the answer as it comes; see `ports.provider.Provider.open`.
 
-    `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone.
+    `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone;
+    `most_bytes` is how long the answer may be.
     """
     with _faults(to.secrets):
         response = await client.open(to.url, to.headers, content, trusted=to.trusted)
@@ -82,8 +86,9 @@ async def exchange(
             if not response.is_success:
                 raise ProviderError(await _refusal(response, now))
             reader = reader_of(response.headers.get("content-type", ""))
-            first = await _first(response, reader)
-        async with aclosing(_answer(response, reader, first, to.secrets)) as answer:
+            size = AnswerSize(most_bytes)
+            first = await _first(response, reader, size)
+        async with aclosing(_answer(response, reader, size, first, to.secrets)) as answer:
             yield answer
         if reader.complete:
             let_end(response)
@@ -102,32 +107,32 @@ async def _refusal(response: httpx.Response, now: Callable[[], datetime]) -> Fau
     return status_fault(response.status_code, response.headers, body[:ERROR_BODY_BYTES], now())
 
 
-async def _first(response: httpx.Response, reader: Reader) -> list[Chunk]:
+async def _first(response: httpx.Response, reader: Reader, size: AnswerSize) -> list[Chunk]:
     """Read until it is certain that this is an answer; raise when it is none."""
     chunks: list[Chunk] = []
     while not reader.is_answer and not reader.over:
-        chunks = await _next(response, reader)
+        chunks = await _next(response, reader, size)
     if reader.fault is not None and not reader.is_answer:
         raise ProviderError(reader.fault)
     return chunks
 
 
 async def _answer(
-    response: httpx.Response, reader: Reader, first: list[Chunk], secrets: Sequence[str]
+    response: httpx.Response, reader: Reader, size: AnswerSize, first: list[Chunk], secrets: Sequence[str]
 ) -> AsyncGenerator[Sequence[Chunk], None]:
     with _faults(secrets):
         if first:
             yield first
         while not reader.over:
-            if chunks := await _next(response, reader):
+            if chunks := await _next(response, reader, size):
                 yield chunks
         if reader.fault is not None:
             raise ProviderError(reader.fault)
 
 
-async def _next(response: httpx.Response, reader: Reader) -> list[Chunk]:
+async def _next(response: httpx.Response, reader: Reader, size: AnswerSize) -> list[Chunk]:
     piece = await read(response)
-    return reader.feed(piece) if piece else reader.finish()
+    return reader.feed(size.counted(piece)) if piece else reader.finish()
 
 
 @contextmanager

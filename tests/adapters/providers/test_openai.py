@@ -135,6 +135,16 @@ async def test_a_whole_completion_is_one_answer(provider: OpenAIProvider) -> Non
         assert (answer.text, answer.finish, answer.ended) == ("whole", "stop", True)
 
 
+async def test_a_whole_completion_may_be_as_long_as_any_other_answer(provider: OpenAIProvider) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "x" * 3_000}, "finish_reason": "stop"}]}).encode()
+    attempt = Attempt([body], content_type="application/json", write_size=500)
+    assert (await answer_to(provider, attempt, options={"max_answer_bytes": len(body)})).ended
+    answer = await answer_to(provider, attempt, options={"max_answer_bytes": len(body) - 1})
+    assert not answer.opened
+    assert answer.fault is not None
+    assert answer.fault.type == "too_large"
+
+
 async def test_a_stream_without_a_content_type_is_read_as_it_comes(provider: OpenAIProvider) -> None:
     attempt = Attempt([*chat_wire.text("a", "b")], content_type=None)
     assert (await answer_to(provider, attempt)).text == "ab"
