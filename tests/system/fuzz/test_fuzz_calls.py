@@ -1,4 +1,4 @@
-"""Whatever a model says as a value or in a call, and whatever a tool answers, the run ends and tells of it."""
+"""Whatever a model says as a value or in a call, and whatever a tool answers, the run ends and tells it."""
 
 from __future__ import annotations
 
