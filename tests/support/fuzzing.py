@@ -26,7 +26,7 @@ bounded: Final = settings(
 )
 """How a target is searched."""
 
-time_limit: Final = pytest.mark.timeout(120 + 2 * EXAMPLES)
+time_limit: Final = pytest.mark.timeout(300 + 2 * EXAMPLES)
 """For a whole target, on a busy machine."""
 
 # JSON text that no serializer writes, by the string that stands for it until the text is made.
@@ -48,7 +48,9 @@ _RAW: Final[Mapping[str, str]] = {
 }
 
 numbers = st.integers() | st.sampled_from([10**18, -(2**63), 2**64, 10**400]) | st.floats(allow_nan=False)
-leaves = st.none() | st.booleans() | numbers | st.text(max_size=20) | st.sampled_from(sorted(_RAW))
+# One value that is no JSON hides all others of a text, so they are rare.
+odd = st.sampled_from([*sorted(_RAW), *(["x"] * 8 * len(_RAW))])
+leaves = st.none() | st.booleans() | numbers | st.text(max_size=20) | odd
 
 
 def json_of(words: st.SearchStrategy[str], *, max_leaves: int = 12) -> st.SearchStrategy[Any]:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 EVERY_S: Final = 0.02
@@ -18,24 +18,29 @@ class Held:
 
     longest_s: float = 0.0
     """Seconds of this thread's processor time between two turns of a task that only wants to be let in."""
+    _before: float = field(default_factory=time.thread_time)
+    _timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """It is let in, and will want to be again."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self.look)
+
+    def stop(self) -> None:
+        """Look once more."""
+        now = time.thread_time()
+        self.longest_s = max(self.longest_s, now - self._before)
+        self._before = now
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 @contextmanager
 def watched() -> Iterator[Held]:
     """Watch the running loop for the block."""
-    held, loop = Held(), asyncio.get_running_loop()
-    before = time.thread_time()
-
-    def look() -> None:
-        nonlocal before, timer
-        now = time.thread_time()
-        held.longest_s = max(held.longest_s, now - before)
-        before = now
-        timer = loop.call_later(EVERY_S, look)
-
-    timer = loop.call_later(EVERY_S, look)
+    held = Held()
+    held.look()
     try:
         yield held
     finally:
-        timer.cancel()
-        held.longest_s = max(held.longest_s, time.thread_time() - before)
+        held.stop()

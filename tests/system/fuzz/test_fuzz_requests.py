@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,12 @@ def status_of(answer: bytes) -> int:
     return int(answer[9:12])
 
 
+def code_of(answer: bytes) -> str:
+    """Of the problem that it is, "" for none."""
+    found = re.search(rb'"code":"(\w+)"', answer)
+    return found.group(1).decode() if found else ""
+
+
 @bounded
 @given(sent=requests)
 async def test_requests_of_every_route(target: Target, sent: Sent) -> None:
@@ -94,7 +101,7 @@ async def test_requests_of_every_route(target: Target, sent: Sent) -> None:
     with nothing_breaks():
         answer = await exchanged(target.port, raw)
         status = status_of(answer)
-        event(f"{sent.operation.method}: {status}")
+        event(f"{sent.operation.method}: {status} {code_of(answer)}")
         answers: dict[str, Any] = DOCUMENT["paths"][sent.operation.path][sent.operation.method.lower()][
             "responses"
         ]
