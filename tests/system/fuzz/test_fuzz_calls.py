@@ -20,7 +20,11 @@ from tests.support.service import Service
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
 
 TOOLS = ["add", "echo", "note", "refuse", "nothing"]
-LIFECYCLE: dict[str, Any] = {"retry": None, "timeout": {"initial_token_ms": 20_000}, "max_model_calls": 3}
+LIFECYCLE: dict[str, Any] = {
+    "retry": None,
+    "timeout": {"initial_token_ms": 30_000, "inter_token_ms": 30_000},
+    "max_model_calls": 3,
+}
 GOOD = Attempt(chat_wire.text("fine"), framing="chunked", then="keep")
 FORMAT: dict[str, Any] = {
     "type": "object",

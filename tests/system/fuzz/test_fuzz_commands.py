@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
 SCRIPT = 'cd "$1" && cat out && cat err >&2 && exit "$(cat status)"'
 LIFECYCLE: dict[str, Any] = {
     "retry": None,
-    "timeout": {"initial_token_ms": 20_000, "inter_token_ms": 20_000},
+    "timeout": {"initial_token_ms": 30_000, "inter_token_ms": 30_000},
     "max_model_calls": 3,
 }
 WANTED: list[dict[str, Any]] = [

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
 
 HERE = "<schema>"
 JSON = {"Content-Type": "application/json"}
-LIFECYCLE: dict[str, Any] = {"retry": None, "timeout": {"initial_token_ms": 20_000}}
+LIFECYCLE: dict[str, Any] = {"retry": None, "timeout": {"initial_token_ms": 30_000, "inter_token_ms": 30_000}}
 ASKED: list[dict[str, Any]] = [
     {"response_format": HERE},
     {"response_format": HERE, "reason": True, "actions": True, "tools": ["add"]},
