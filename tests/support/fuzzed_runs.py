@@ -13,8 +13,8 @@ from tests.support.holding import watched
 from tests.support.service import Service
 
 LONGEST_HOLD_S: Final = 3.0
-"""Of processor time for which one thing may keep all others waiting: a second, and as much again twice, for on
-a busy host a guest is charged for time that it was not given."""
+"""Of processor time for which one thing may keep all others waiting. A second would do on an idle machine;
+a busy host charges its guests for time that they were not given."""
 
 
 @contextmanager
