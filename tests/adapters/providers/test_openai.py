@@ -205,6 +205,17 @@ async def test_the_key_is_in_no_fault(provider: OpenAIProvider, caplog: pytest.L
     assert SECRET not in repr(what.endpoint)
 
 
+async def test_the_key_is_in_no_reason_to_stop(provider: OpenAIProvider) -> None:
+    for word, told in (
+        (f"blocked: {SECRET}", "blocked: [redacted]"),
+        (f"{SECRET[:14]} is no key", "[redacted] is no key"),
+        ("out_of_breath", "out_of_breath"),
+    ):
+        said = [chat_wire.delta({"content": "a"}), chat_wire.delta({}, word), chat_wire.DONE]
+        answer = await answer_to(provider, Attempt(said), api_key=SECRET)
+        assert (answer.text, answer.finish, answer.finish_raw) == ("a", None, told)
+
+
 async def drain(provider: OpenAIProvider, what: Opening) -> None:
     async with provider.open(what) as batches:
         async for _ in batches:
