@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from app.core.errors import AppError, Category, FieldError, Invalid, NotFound, UnsupportedOption
+from app.core.json_schema import InvalidSchema
 from app.core.json_text import pointer
 
 STATUS: Final[Mapping[Category, int]] = {
@@ -158,7 +159,11 @@ def body_faults(faults: Iterable[ErrorDetails], body: Any) -> Invalid:
         FieldError(_pointer(fault, body), _message(fault), _code(fault["type"]))
         for fault in list(faults)[:MAX_ERRORS]
     ]
-    kind = UnsupportedOption if any(e.code == UnsupportedOption.code for e in found) else Invalid
+    kind: type[Invalid] = Invalid
+    if any(error.code == UnsupportedOption.code for error in found):
+        kind = UnsupportedOption
+    elif all(error.code == InvalidSchema.code for error in found):
+        kind = InvalidSchema
     return kind(_summary(found, "body"), errors=found)
 
 
@@ -205,6 +210,8 @@ def _code(kind: str) -> str:
             return "missing"
         case "extra_forbidden":
             return "unknown_field"
+        case InvalidSchema.code:
+            return kind
         case _ if kind.endswith("_type"):
             return "wrong_type"
         case _ if kind.endswith("_option") or kind.startswith(("field_", "unknown_")):

@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import ignored_auth, positive_data_acceptance, unsupported_method
 
 from tests.support.api import openapi_document
 from tests.support.database import migrated
+from tests.support.fuzzing import bounded, time_limit
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, time_limit]
 
 KEY = "the operator's key of the tests"
-EXAMPLES = 25
-"""Of each operation."""
 
 DOCUMENT = openapi_document()
 for methods in DOCUMENT["paths"].values():
@@ -80,7 +78,7 @@ async def _things(service: Service) -> dict[str, str]:
 
 
 @schema.parametrize()
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@bounded
 def test_every_answer_is_one_that_was_documented(case: Case[Any], target: Target) -> None:
     # A made-up id is a 404 and no more, so most requests are about things that exist.
     assert case.meta is not None

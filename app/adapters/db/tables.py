@@ -1,40 +1,26 @@
 """The tables as SQLAlchemy sees them; a test holds them equal to what the migrations make.
 
-Constraints that only Postgres cares about (checks, partial indexes) are told in the migrations alone.
+Constraints that only Postgres cares about (checks, partial indexes) are told in the migrations alone. Those
+of what a project has registered stand in `registered_tables`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import sqlalchemy as sa
-from sqlalchemy import Column, ForeignKey, MetaData, Table
+from sqlalchemy import Column, ForeignKey, Table
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 
-metadata = MetaData()
-
-
-def _id() -> Column[Any]:
-    return Column("id", sa.Uuid, primary_key=True)
-
-
-def _project() -> Column[Any]:
-    return Column("project_id", sa.Uuid, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False)
-
-
-def _stamp(name: str, *, null: bool = False, default: bool = False) -> Column[Any]:
-    server = sa.func.now() if default else None
-    return Column(name, sa.DateTime(timezone=True), nullable=null, server_default=server)
-
-
-def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
-    return Column(name, sa.Text, nullable=null, **kw)
-
-
-def _policies() -> Iterator[Column[Any]]:
-    return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
-
+from app.adapters.db.registered_tables import api_keys as api_keys
+from app.adapters.db.registered_tables import credentials as credentials
+from app.adapters.db.registered_tables import mcp_servers as mcp_servers
+from app.adapters.db.registered_tables import models as models
+from app.adapters.db.registered_tables import tools as tools
+from app.adapters.db.table_columns import id_column as _id
+from app.adapters.db.table_columns import metadata as metadata
+from app.adapters.db.table_columns import policy_columns as _policies
+from app.adapters.db.table_columns import project_column as _project
+from app.adapters.db.table_columns import stamp_column as _stamp
+from app.adapters.db.table_columns import text_column as _text
 
 projects = Table(
     "projects",
@@ -46,83 +32,6 @@ projects = Table(
     Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
-)
-
-api_keys = Table(
-    "api_keys",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    Column("digest", sa.LargeBinary, nullable=False, unique=True),
-    _text("prefix", null=False),
-    Column("scopes", ARRAY(sa.Text), nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("expires_at", null=True),
-    _stamp("revoked_at", null=True),
-)
-
-models = Table(
-    "models",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("provider", null=False),
-    _text("model", null=False),
-    _text("base_url"),
-    _text("api_key_env"),
-    Column("options", JSON, nullable=False),
-    Column("lifecycle", JSONB),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    Column("price", JSON),
-    _text("credential"),
-    Column("limits", JSONB),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-credentials = Table(
-    "credentials",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("kind", null=False),
-    _text("secret", null=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    _stamp("rotated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-tools = Table(
-    "tools",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("kind", null=False),
-    _text("description", null=False),
-    Column("parameters", JSON, nullable=False),
-    Column("strict", sa.Boolean, nullable=False),
-    Column("idempotent", sa.Boolean, nullable=False),
-    Column("settings", JSON, nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-mcp_servers = Table(
-    "mcp_servers",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    Column("settings", JSON, nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
 )
 
 branches = Table(
