@@ -52,7 +52,7 @@ async def test_an_end_and_what_would_replace_the_run_race_without_one_left_behin
         ending.rows = [message]
 
         async def end() -> None:
-            await asyncio.sleep(0.0002 * (n % 5))
+            await asyncio.sleep(0.001 * (n % 10))
             assert not (await world.store.flush([ending])).lost
 
         _, outcome = await asyncio.gather(end(), other.accept(second))
@@ -100,7 +100,9 @@ async def test_what_is_said_until_the_end_is_left_out_at_the_end_and_what_was_pr
     prepared = world.run(branch_id, position=seen.next_position)
     assert await world.store.accept(prepared) == Stale()
     now = await world.store.branch_state(PROJECT, branch_id)
-    assert await world.store.accept(world.run(branch_id, position=now.next_position)) == Accepted(running=True)
+    assert await world.store.accept(world.run(branch_id, position=now.next_position)) == Accepted(
+        running=True
+    )
 
 
 async def test_a_run_that_was_interrupted_is_asked_to_end_and_a_waiting_one_is_woken(world: World) -> None:
