@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -18,6 +19,8 @@ pytestmark = pytest.mark.anyio
 
 __all__ = ["world"]
 
+T = TypeVar("T")
+
 
 def says(world: World) -> NewMessage:
     return NewMessage(world.ids.new(), "instruction", "{}")
@@ -28,6 +31,11 @@ async def of_run(world: World, new: NewRun) -> Any:
     row = await world.connection.fetchrow("SELECT * FROM runs WHERE id = $1", new.run.id)
     assert row is not None
     return row
+
+
+async def after_a_while(seconds: float, work: Awaitable[T]) -> T:
+    await asyncio.sleep(seconds)
+    return await work
 
 
 async def shown(store: PostgresRuns, branch_id: UUID) -> list[UUID]:
@@ -51,11 +59,10 @@ async def test_an_end_and_what_would_replace_the_run_race_without_one_left_behin
         ending = world.end(first)
         ending.rows = [message]
 
-        async def end() -> None:
-            await asyncio.sleep(0.001 * (n % 10))
-            assert not (await world.store.flush([ending])).lost
-
-        _, outcome = await asyncio.gather(end(), other.accept(second))
+        ended, outcome = await asyncio.gather(
+            after_a_while(0.001 * (n % 10), world.store.flush([ending])), other.accept(second)
+        )
+        assert not ended.lost
         assert (await of_run(world, first))["status"] == "completed"
         if outcome == Stale():
             met.add("stale")
