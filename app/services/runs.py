@@ -97,7 +97,7 @@ class Runs:
         if branch_id is None and origin.if_match is not None:
             raise PreconditionFailed("If-Match names a branch's version, and the request no branch.")
         planner = self._planners[kind]
-        # What becomes of the active run is settled at the acceptance: whoever takes this one up need not know.
+        # What becomes of the active run is settled at the acceptance; who takes this one up need not know.
         said = request.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"if_busy"})
         body = dumps(said).decode()
         for _ in range(STALE_TRIES):

@@ -73,7 +73,7 @@ def script(chance: Random, calls: Sequence[Mapping[str, Any]]) -> list[list[dict
         [{"text": "half "}, {"wait_ms": 20}, {"text": "an answer"}, {"error": {"kind": "network"}}],
         [{"end": "stop"}],
     ]
-    asked = [
+    asked: list[dict[str, Any]] = [
         {
             "tool_call": {
                 "index": index,
@@ -84,7 +84,13 @@ def script(chance: Random, calls: Sequence[Mapping[str, Any]]) -> list[list[dict
         }
         for index, one in enumerate(calls)
     ]
-    whole = [{"text": "I "}, {"wait_ms": 10}, {"text": "act."}, *asked, {"end": "tool_calls"}]
+    whole: list[dict[str, Any]] = [
+        {"text": "I "},
+        {"wait_ms": 10},
+        {"text": "act."},
+        *asked,
+        {"end": "tool_calls"},
+    ]
     return [*chance.sample(broken, chance.randrange(3)), whole]
 
 

@@ -18,11 +18,13 @@ pytestmark = pytest.mark.anyio
 
 _numbers = itertools.count()
 
-ANSWER = [{"text": "do"}, {"text": "ne"}, {"end": "stop"}]
-SLOW = [{"text": "one "}, {"wait_ms": 60_000}, {"text": "two"}, {"end": "stop"}]
+Steps = list[dict[str, Any]]
+
+ANSWER: Steps = [{"text": "do"}, {"text": "ne"}, {"end": "stop"}]
+SLOW: Steps = [{"text": "one "}, {"wait_ms": 60_000}, {"text": "two"}, {"end": "stop"}]
 ADD = {"tool_call": {"index": 0, "id": "a", "name": "add", "arguments": '{"a": 1, "b": 2}'}}
 HANG = {"tool_call": {"index": 1, "id": "b", "name": "forever", "arguments": "{}"}}
-ACTS = [{"text": "acting"}, ADD, HANG, {"end": "tool_calls"}]
+ACTS: Steps = [{"text": "acting"}, ADD, HANG, {"end": "tool_calls"}]
 
 
 async def model(service: Service, *steps: dict[str, Any]) -> str:

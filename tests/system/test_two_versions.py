@@ -22,10 +22,12 @@ from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
 
-ANSWER = [{"text": "do"}, {"wait_ms": 5}, {"text": "ne"}, {"end": "stop"}]
-SLOW = [{"text": "one "}, {"wait_ms": 60_000}, {"text": "two"}, {"end": "stop"}]
+Steps = list[dict[str, Any]]
+
+ANSWER: Steps = [{"text": "do"}, {"wait_ms": 5}, {"text": "ne"}, {"end": "stop"}]
+SLOW: Steps = [{"text": "one "}, {"wait_ms": 60_000}, {"text": "two"}, {"end": "stop"}]
 ADD = {"tool_call": {"index": 0, "id": "a", "name": "add", "arguments": '{"a": 1, "b": 2}'}}
-ADDS = [{"text": "adding"}, ADD, {"end": "tool_calls"}]
+ADDS: Steps = [{"text": "adding"}, ADD, {"end": "tool_calls"}]
 HANG = {"tool_call": {"index": 0, "id": "a", "name": "forever", "arguments": "{}"}}
 GATE = {"rules": [{"when": "function == 'add'", "effect": "escalate"}]}
 TURN = ["instruction", "assistant_response"]

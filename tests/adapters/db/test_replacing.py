@@ -48,7 +48,7 @@ async def test_an_end_and_what_would_replace_the_run_race_without_one_left_behin
     world: World, how: str
 ) -> None:
     other = world.another()
-    met = set()
+    met: set[str] = set()
     for n in range(60):
         branch_id = await world.branch()
         first, behind, second = (world.run(branch_id, if_busy=how) for _ in range(3))
@@ -69,30 +69,29 @@ async def test_an_end_and_what_would_replace_the_run_race_without_one_left_behin
             continue
         assert isinstance(outcome, Accepted)
         replaced = outcome.replaces
-        met.add(replaced == first.run.id)
+        met.add("replaced" if replaced == first.run.id else "late")
         # It follows the run that it replaces; the other one has been asked to end if it was that one.
         row = await of_run(world, second if replaced == first.run.id else behind)
         assert (row["status"], row["replaces"]) == ("running", first.run.id if row["replaces"] else None)
         superseded = how == "rollback" and replaced == first.run.id
         assert await shown(world.store, branch_id) == ([] if superseded else [message.id])
-    assert True in met
+    assert "replaced" in met
     await other.close()
+    await world.store.close()
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert await world.connection.fetchval(deadlocks) == 0
 
 
-async def test_what_is_said_until_the_end_is_left_out_at_the_end_and_what_was_prepared_is_stale(
-    world: World,
-) -> None:
+async def test_what_is_said_until_the_end_is_left_out_at_the_end(world: World) -> None:
     branch_id = await world.branch()
     first = world.run(branch_id)
     await world.store.accept(first)
-    early = says(world)
+    early, late = says(world), says(world)
     await world.store.flush([world.flush(first, rows=[early])])
     second = world.run(branch_id, if_busy="rollback")
     assert await world.store.accept(second) == Accepted(running=False, replaces=first.run.id)
-    late = says(world)
     await world.store.flush([world.flush(first, rows=[late])])
     assert await shown(world.store, branch_id) == [early.id, late.id]
-    seen = await world.store.branch_state(PROJECT, branch_id)
     ending = world.end(first, "cancelled")
     ending.rows = [says(world)]
     (started,) = (await world.store.flush([ending])).started
@@ -100,7 +99,16 @@ async def test_what_is_said_until_the_end_is_left_out_at_the_end_and_what_was_pr
     assert await shown(world.store, branch_id) == []
     assert await world.connection.fetchval("SELECT count(*) FROM messages WHERE superseded") == 3
 
-    # The next run ends without a word: only the position tells that the conversation is another.
+
+async def test_a_run_that_was_prepared_with_what_is_left_out_now_is_stale(world: World) -> None:
+    """Nobody has said anything since: that the conversation is another is told by the position alone."""
+    branch_id = await world.branch()
+    first, second = world.run(branch_id), world.run(branch_id, if_busy="rollback")
+    await world.store.accept(first)
+    await world.store.flush([world.flush(first, rows=[says(world)])])
+    await world.store.accept(second)
+    seen = await world.store.branch_state(PROJECT, branch_id)
+    (started,) = (await world.store.flush([world.end(first, "cancelled")])).started
     silent = world.end(second, "failed")
     silent.epoch = started.epoch
     await world.store.flush([silent])

@@ -81,7 +81,7 @@ def test_times_and_place_are_those_of_the_events() -> None:
 
 
 def test_a_text_is_what_stands_of_it() -> None:
-    start = [SESSION, StreamInit(), "half an ", "answer"]
+    start: list[Item] = [SESSION, StreamInit(), "half an ", "answer"]
     assert after(*start).streams[0].replay.text == "half an answer"
     retried = after(*start, AttemptStart(2, is_retry=True, is_fallback=False, content_offset=8), StreamInit())
     assert (retried.streams[0].replay.text, retried.attempts) == ("half an ", 2)
@@ -91,7 +91,7 @@ def test_a_text_is_what_stands_of_it() -> None:
 
 
 def test_an_answer_counts_from_its_completion_on() -> None:
-    start = [SESSION, StreamInit(), "yes"]
+    start: list[Item] = [SESSION, StreamInit(), "yes"]
     assert not after(*start).answered
     done = after(*start, Complete(1, 3))
     assert (done.answered, done.streams[0].status) == (True, "open")
