@@ -214,6 +214,13 @@ class NoSealingKey(Conflict):
     code = "no_sealing_key"
 
 
+class LogGone(AppError):
+    """The log of the run is not kept as far back any more."""
+
+    code = "log_gone"
+    category = Category.GONE
+
+
 class PreconditionFailed(AppError):
     """The branch has changed since the version named by If-Match."""
 
@@ -244,7 +251,7 @@ class TooMany(AppError):
 
 
 class QueueFull(TooMany):
-    """Too many runs wait for the branch."""
+    """Too many runs wait for the branch, or in the project."""
 
     code = "queue_full"
 

@@ -77,6 +77,10 @@ class Branch:
     """The parent's message up to which this branch was copied."""
     created_at: datetime
     updated_at: datetime
+    forked_run_id: UUID | None = None
+    """The run whose moment this branch begins with, if it is a fork of one."""
+    forked_seq: int | None = None
+    """The event after which that was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,21 @@ class SaidMessage:
     content: str
     sender: str | None
     recipient: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """What of a conversation was there after an event of a run."""
+
+    run_id: UUID
+    branch_id: UUID
+    seq: int
+    position: int | None
+    """Where the run begins in the conversation; None for a run of an older version, that did not say."""
+    answered: bool
+    """Whether its instruction and answer were there."""
+    calls: Sequence[UUID]
+    """Its calls that had their response, by `call_id`."""
 
 
 class Branches(Protocol):
@@ -167,8 +186,23 @@ class Branches(Protocol):
     ) -> Branch:
         """Copy the branch up to and including a message (None: all).
 
-        An action request is copied only with its response. Raises Invalid for a message of another branch,
-        AnsweredBefore, KeyReused.
+        An action request is copied only with its response, and nothing of a run that was rolled back. Raises
+        Invalid for a message that is not in the branch's conversation, AnsweredBefore, KeyReused.
+        """
+
+    async def fork_run(
+        self,
+        project_id: UUID,
+        point: ForkPoint,
+        *,
+        name: str | None,
+        once: Once | None = None,
+        by: UUID | None = None,
+    ) -> Branch:
+        """Copy a run's branch as it was at a moment, with the settings that it has now; audited.
+
+        What the run had said is copied although the run was rolled back later. Raises Conflict where nothing
+        tells where the run begins, AnsweredBefore, KeyReused.
         """
 
     async def append(
@@ -179,8 +213,10 @@ class Branches(Protocol):
         Raises BranchBusy while a run is active or queued, AnsweredBefore, KeyReused.
         """
 
-    async def messages(self, project_id: UUID, branch_id: UUID, part: Slice) -> Page[StoredMessage]:
-        """The conversation by position; `part.after` is one."""
+    async def messages(
+        self, project_id: UUID, branch_id: UUID, part: Slice, *, superseded: bool = False
+    ) -> Page[StoredMessage]:
+        """The conversation by position; `part.after` is one. With `superseded`, of runs rolled back too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class StoredMessage:
     action_request_id: UUID | None
     action_response_id: UUID | None
     created_at: datetime
+    superseded: bool = False
+    """Whether its run was rolled back, so that it does not count any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class NewRun:
     seen_position: int
     if_match: int | None = None
     if_busy: str = "enqueue"
+    """`enqueue`, `reject`, `interrupt` or `rollback`: what becomes of it and of the active run."""
     entries: Sequence[Entry] = ()
     """First events, if it starts at once."""
     rows: Sequence[Row] = ()
@@ -220,6 +223,8 @@ class Accepted:
     """The run is stored: running with this process's lease, or queued."""
 
     running: bool
+    replaces: UUID | None = None
+    """The active run that is to end for it, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

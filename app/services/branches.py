@@ -11,7 +11,7 @@ from app.core.errors import FieldError, UnknownModel, UnknownTool
 from app.core.governance.governance import POLICIES
 from app.core.json_text import pointer
 from app.core.metadata import check_metadata
-from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidMessage, Slice
+from app.ports.catalog import Branch, BranchFilter, ForkPoint, NewBranch, Once, Page, SaidMessage, Slice
 from app.ports.catalog import Branches as BranchStore
 from app.ports.storage import StoredMessage
 from app.ports.tool import ToolCatalog
@@ -74,15 +74,23 @@ class Branches:
             who.project_id, branch_id, at_message=at_message, name=name, once=once, by=who.key_id
         )
 
+    async def fork_run(
+        self, who: Principal, point: ForkPoint, *, name: str | None, once: Once | None = None
+    ) -> Branch:
+        """A branch that begins with what was there at a moment of a run. Raises NotFound, Conflict."""
+        return await self._store.fork_run(who.project_id, point, name=name, once=once, by=who.key_id)
+
     async def append(
         self, who: Principal, branch_id: UUID, said: Sequence[SaidMessage], once: Once | None = None
     ) -> Sequence[StoredMessage]:
         """Add messages to the conversation. Raises NotFound, BranchBusy."""
         return await self._store.append(who.project_id, branch_id, said, once)
 
-    async def messages(self, who: Principal, branch_id: UUID, part: Slice) -> Page[StoredMessage]:
-        """The conversation. Raises NotFound."""
-        return await self._store.messages(who.project_id, branch_id, part)
+    async def messages(
+        self, who: Principal, branch_id: UUID, part: Slice, *, superseded: bool = False
+    ) -> Page[StoredMessage]:
+        """The conversation; with `superseded`, also what runs said that were rolled back. Raises NotFound."""
+        return await self._store.messages(who.project_id, branch_id, part, superseded=superseded)
 
     async def _check(
         self,

@@ -19,7 +19,6 @@ from app.core.lifecycle.options import LifecycleOptions
 from app.core.messages import AssistantContent, InstructionContent
 from app.core.operate.params import OperateParams
 from app.core.operate.prompt import build_prompt
-from app.core.operate.unsupported import CONSENSUS, refuse_unsupported
 from app.core.prompt import Prompt
 from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, NewMessage, RunRecord
@@ -50,7 +49,6 @@ class ConsensusPlanner:
         number of model calls and the context, no model has a say.
         """
         outside = self._outside
-        refuse_unsupported(request.model_dump(exclude_unset=True), CONSENSUS)
         if request.response_format is not None:
             schema = current_schema(request.response_format, at="/response_format")
             request = request.model_copy(update={"response_format": schema})

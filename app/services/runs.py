@@ -23,7 +23,7 @@ from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
 from app.services.follow import Follower, Shows
-from app.services.plan import Plan, Planner
+from app.services.plan import Plan, Planner, placed
 
 T = TypeVar("T")
 
@@ -97,7 +97,9 @@ class Runs:
         if branch_id is None and origin.if_match is not None:
             raise PreconditionFailed("If-Match names a branch's version, and the request no branch.")
         planner = self._planners[kind]
-        body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
+        # What becomes of the active run is settled at the acceptance; who takes this one up need not know.
+        said = request.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"if_busy"})
+        body = dumps(said).decode()
         for _ in range(STALE_TRIES):
             branch = await self._state(planner, origin.project_id, branch_id)
             now = self._now()
@@ -114,7 +116,7 @@ class Runs:
                 traceparent=origin.traceparent,
                 expires_at=now + QUEUE_TIME,
             )
-            plan = await planner.plan(run, branch, request)
+            plan = placed(await planner.plan(run, branch, request), branch)
             ts = self._clock.wall_ms()
             execution = self._executor.draft(run)
             plan.begin(execution)
@@ -137,8 +139,10 @@ class Runs:
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
                     self._executor.start(execution, first.entries, plan.perform)
                     return Submission(run)
-                case Accepted():
+                case Accepted(replaces=replaced):
                     run.last_seq = 1
+                    if replaced is not None and self._executor.cancel(replaced) is None:
+                        self._executor.hurry()  # one that waits is taken up to be ended
                     return Submission(run)
                 case Replayed(run_id):
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
@@ -164,7 +168,7 @@ class Runs:
         """A stored run, planned anew. Raises what planning raises."""
         planner = self._planners[run.kind]
         branch = await self._state(planner, run.project_id, run.branch_id)
-        return await planner.plan(run, branch, planner.read(from_json(run.request)))
+        return placed(await planner.plan(run, branch, planner.read(from_json(run.request))), branch)
 
     async def _earlier(self, execution: Execution) -> Earlier:
         run, stopped = execution.run, execution.stop.source is not None

@@ -51,17 +51,20 @@ class Process:
 
 
 @asynccontextmanager
-async def serving(database_url: str, data_dir: Path, **environment: str) -> AsyncIterator[Process]:
-    """A process that serves on a free port, for the block."""
+async def serving(
+    database_url: str, data_dir: Path, *, code: Path = ROOT, **environment: str
+) -> AsyncIterator[Process]:
+    """A process that serves on a free port, for the block; `code` is the tree that it runs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
-        cwd=ROOT,
+        cwd=code,
         env={
             **os.environ,
+            "PYTHONPATH": str(code),
             "DATABASE_URL": database_url,
             "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
             "BRANCHLINE_LEASE_MS": "1000",

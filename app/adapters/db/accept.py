@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db import replacing
 from app.adapters.db.parts import common, rows_of
 from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
@@ -25,6 +26,8 @@ from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Row
 
 MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
+MAX_QUEUED_IN_PROJECT = 10_000
+"""Runs that may be queued in all branches of a project, about: acceptances do not wait for each other."""
 FIRST_EPOCH = 1
 
 _ASKED = (
@@ -72,6 +75,14 @@ fence AS (
     RETURNING id, project_id
 ),
 {_OWED}"""
+
+
+_AHEAD = """
+SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS active,
+       count(*) FILTER (WHERE status = 'queued') AS waiting,
+       (SELECT count(*) FROM (SELECT FROM runs WHERE project_id = $2 AND status = 'queued' LIMIT $3) AS q)
+           AS in_project
+FROM runs WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')"""
 
 
 @cache
@@ -124,6 +135,7 @@ async def accept_one(
         if new.run.branch_id is None:
             await start_all(connection, [new], owner=owner, lease=lease)
             return Accepted(running=True)
+        replaced = await replacing.active(connection, new) if new.if_busy in replacing.ENDING else None
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
             new.run.branch_id,
@@ -137,22 +149,28 @@ async def accept_one(
             )
         if await start_all(connection, [new], owner=owner, lease=lease):
             return Accepted(running=True)
-        ahead = await connection.fetchrow(
-            "SELECT count(*) FILTER (WHERE status IN ('running', 'waiting')) AS busy, "
-            "count(*) FILTER (WHERE status = 'queued') AS waiting FROM runs "
-            "WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')",
-            new.run.branch_id,
-        )
-        assert ahead is not None
-        if not ahead["busy"] and not ahead["waiting"]:
-            # Rolls back the idempotency record too: nothing was accepted yet.
-            raise _StaleInside
-        if new.if_busy == "reject":
-            raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
-        if ahead["waiting"] >= MAX_QUEUED:
-            raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
-        await _queue(connection, new)
-        return Accepted(running=False)
+        return await _line_up(connection, new, replaced)
+
+
+async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: UUID | None) -> Accepted:
+    """Queue a run on a branch that is not free, if it may be; `replaced` is the run whose place it takes."""
+    ahead = await connection.fetchrow(_AHEAD, new.run.branch_id, new.run.project_id, MAX_QUEUED_IN_PROJECT)
+    assert ahead is not None
+    if ahead["active"] is None and not ahead["waiting"]:
+        # Rolls back the idempotency record too: nothing was accepted yet.
+        raise _StaleInside
+    if new.if_busy == "reject":
+        raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
+    if new.if_busy in replacing.ENDING and ahead["active"] != replaced:
+        raise _StaleInside  # another run has got the branch meanwhile: it is that one's turn to end
+    if ahead["waiting"] >= MAX_QUEUED:
+        raise QueueFull(f"{ahead['waiting']} runs wait for this branch already; try again later.")
+    if ahead["in_project"] >= MAX_QUEUED_IN_PROJECT:
+        raise QueueFull(f"{ahead['in_project']} runs wait in this project already; try again later.")
+    await _queue(connection, new)
+    if replaced is not None:
+        await replacing.end(connection, new, replaced)
+    return Accepted(running=False, replaces=replaced)
 
 
 async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:
@@ -195,7 +213,7 @@ async def recall(
 
 
 class _StaleInside(Exception):
-    """The run was prepared on an older state of the branch."""
+    """The run was prepared on an older state of the branch, or another is active on it by now."""
 
 
 async def accept_alone(

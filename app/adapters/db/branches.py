@@ -22,7 +22,7 @@ from app.core.errors import BranchBusy, NotFound, PreconditionFailed
 from app.core.governance.governance import POLICIES
 from app.core.metadata import merged_metadata
 from app.ports.ambient import IdSource
-from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidMessage, Slice
+from app.ports.catalog import Branch, BranchFilter, ForkPoint, NewBranch, Once, Page, SaidMessage, Slice
 from app.ports.storage import StoredMessage
 
 _LIVE = ("queued", "running", "waiting")
@@ -35,6 +35,7 @@ class PostgresBranches:
         self._database = database
         self._ids = ids
         self._audit = Audit[Branch](ids, "branch", name_of=lambda branch: branch.id, state_of=_state)
+        self._forks = Audit[Branch](ids, "branch", name_of=lambda branch: branch.id, state_of=_lineage)
 
     async def create(
         self, project_id: UUID, new: NewBranch, once: Once | None = None, *, by: UUID | None = None
@@ -135,26 +136,60 @@ class PostgresBranches:
             await replies.claim(connection, project_id, once)
             parent = await _row(connection, project_id, branch_id, lock="share")
             kept = await conversation.up_to(connection, branch_id, at_message)
-            made = await self._insert(
-                connection,
-                project_id,
-                {
-                    "name": parent.name if name is None else name,
-                    "system": parent.system,
-                    "chat_model": parent.chat_model,
-                    "parse_model": parent.parse_model,
-                    "tools": parent.tools,
-                    "lifecycle": _or_null(parent.lifecycle),
-                    **{column: _or_null(getattr(parent, column)) for column in POLICIES},
-                    "metadata": parent.metadata,
-                    "next_position": max((m.position for m in kept), default=-1) + 1,
-                    "parent_id": branch_id,
-                    "forked_at": kept[-1].id if kept else None,
-                },
-            )
-            await conversation.copy(connection, kept, branch_id, made, self._ids)
-            await self._note(connection, None, made, by)
+            made = await self._forked(connection, parent, kept, name, by)
             await replies.keep(connection, project_id, once, made)
+        return made
+
+    async def fork_run(
+        self,
+        project_id: UUID,
+        point: ForkPoint,
+        *,
+        name: str | None,
+        once: Once | None = None,
+        by: UUID | None = None,
+    ) -> Branch:
+        """See the port."""
+        async with self._database.writing() as connection:
+            await replies.claim(connection, project_id, once)
+            parent = await _row(connection, project_id, point.branch_id, lock="share")
+            kept = await conversation.at_moment(connection, point)
+            of_run = {"forked_run_id": point.run_id, "forked_seq": point.seq}
+            made = await self._forked(connection, parent, kept, name, by, **of_run)
+            await self._forks.note(connection, "fork", project_id, None, made, by=by)
+            await replies.keep(connection, project_id, once, made)
+        return made
+
+    async def _forked(
+        self,
+        connection: AsyncConnection,
+        parent: Any,
+        kept: Sequence[StoredMessage],
+        name: str | None,
+        by: UUID | None,
+        **lineage: Any,
+    ) -> Branch:
+        """A branch like the parent, with these of its messages."""
+        made = await self._insert(
+            connection,
+            parent.project_id,
+            {
+                "name": parent.name if name is None else name,
+                "system": parent.system,
+                "chat_model": parent.chat_model,
+                "parse_model": parent.parse_model,
+                "tools": parent.tools,
+                "lifecycle": _or_null(parent.lifecycle),
+                **{column: _or_null(getattr(parent, column)) for column in POLICIES},
+                "metadata": parent.metadata,
+                "next_position": max((m.position for m in kept), default=-1) + 1,
+                "parent_id": parent.id,
+                "forked_at": kept[-1].id if kept else None,
+                **lineage,
+            },
+        )
+        await conversation.copy(connection, kept, parent.id, made, self._ids)
+        await self._note(connection, None, made, by)
         return made
 
     async def _note(
@@ -180,11 +215,14 @@ class PostgresBranches:
             await replies.keep(connection, project_id, once, made)
         return made
 
-    async def messages(self, project_id: UUID, branch_id: UUID, part: Slice) -> Page[StoredMessage]:
+    async def messages(
+        self, project_id: UUID, branch_id: UUID, part: Slice, *, superseded: bool = False
+    ) -> Page[StoredMessage]:
         """See the port."""
         async with self._database.reading() as connection:
             await _row(connection, project_id, branch_id)
-            return page_of(await conversation.read(connection, branch_id, part), part)
+            found = await conversation.read(connection, branch_id, part, superseded=superseded)
+            return page_of(found, part)
 
 
 def _branch(row: Any) -> Branch:
@@ -195,6 +233,11 @@ def _branch(row: Any) -> Branch:
 def _state(branch: Branch) -> dict[str, Any]:
     """What the audit log tells of it."""
     return {name: getattr(branch, name) for name in POLICIES}
+
+
+def _lineage(branch: Branch) -> dict[str, Any]:
+    """What the audit log tells of a fork of a run."""
+    return {"forked_run_id": str(branch.forked_run_id), "forked_seq": branch.forked_seq}
 
 
 def _or_null(value: Any) -> Any:

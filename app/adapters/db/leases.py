@@ -40,7 +40,7 @@ WITH locked AS MATERIALIZED (
 ),
 next AS (
     SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
-    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
+    WHERE q.status = 'queued' ORDER BY q.branch_id, (q.replaces IS NULL), q.id
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4

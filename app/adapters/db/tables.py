@@ -53,6 +53,8 @@ branches = Table(
     Column("forked_at", sa.Uuid),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("forked_run_id", sa.Uuid),
+    Column("forked_seq", sa.Integer),
 )
 
 runs = Table(
@@ -90,6 +92,8 @@ runs = Table(
     Column("resume", JSON),
     _stamp("wake_at", null=True),
     _stamp("ready_at", null=True),
+    Column("replaces", sa.Uuid),
+    Column("superseded", sa.Boolean, nullable=False, server_default="false"),
 )
 
 attempts = Table(
@@ -133,6 +137,7 @@ messages = Table(
     Column("run_id", sa.Uuid),
     Column("action_request_id", sa.Uuid, ForeignKey("messages.id", ondelete="CASCADE"), unique=True),
     _stamp("created_at"),
+    Column("superseded", sa.Boolean, nullable=False, server_default="false"),
     sa.UniqueConstraint("branch_id", "position"),
 )
 

@@ -16,17 +16,16 @@ from app.api.log_views import LogQuery, checked, view_of
 from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
 from app.api.replies import reply
 from app.api.running import InRunning, Running, follow, given, wants_stream
+from app.api.schemas.moments import RunNowOrThen, Seq, run_then
 from app.api.schemas.runs import RunPage, RunTextView, RunView
 from app.api.sse import LogView
 from app.api.views import run_body, text_body
-from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
+from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, LogGone, NotFound, RunEnded
 from app.ports.storage import RunRecord
+from app.services.moments import moment_of
 from app.services.pages import log_page, text_at
 
 router = APIRouter(prefix="/v1", tags=["runs"])
-
-MAX_SEQ = 2**31 - 1
-"""Numbers of events are 32 bits wide."""
 
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "expired"]
 Kind = Literal["operate", "act", "consensus"]
@@ -50,9 +49,7 @@ class TextQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     stream_id: UUID | None = Field(None, description="One of the run's streams; the main one by default.")
-    to_seq: int | None = Field(
-        None, ge=1, le=MAX_SEQ, description="The event after which it is read; the last by default."
-    )
+    to_seq: Seq | None = Field(None, description="The event after which it is read; the last by default.")
 
 
 @router.get("/runs", responses=answers(200, RunPage, InvalidCursor))
@@ -79,10 +76,23 @@ async def list_branch_runs(
     return paged(request, page, run_body, lambda run: run.id)
 
 
-@router.get("/runs/{run_id}", responses=answers(200, RunView, NotFound))
-async def get_run(run_id: UUID, who: ReadingKey, running: InRunning) -> Response:
-    """A run as it is now."""
-    return reply(run_body(await running.runs.get(who.project_id, run_id)))
+class ThenQuery(BaseModel):
+    """Of which moment a run is read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: Seq | None = Field(None, description="The event after which it is; as the run is now by default.")
+
+
+@router.get("/runs/{run_id}", responses=answers(200, RunNowOrThen, NotFound, LogGone))
+async def get_run(
+    run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[ThenQuery, Query()]
+) -> Response:
+    """A run as it is now; with `at`, as it stood after that event, from its log alone."""
+    run = await running.runs.get(who.project_id, run_id)
+    if query.at is None:
+        return reply(run_body(run))
+    return reply(run_then(run, await moment_of(running.store, run, query.at)))
 
 
 @router.post(

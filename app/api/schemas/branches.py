@@ -119,6 +119,8 @@ class BranchView(View):
                     "version": 1,
                     "parent_id": None,
                     "forked_at": None,
+                    "forked_run_id": None,
+                    "forked_seq": None,
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
                 }
@@ -141,6 +143,8 @@ class BranchView(View):
     version: int = Field(description="Grows with every change by a client; also the ETag.")
     parent_id: UUID | None = Field(description="The branch that this one is a fork of.")
     forked_at: UUID | None = Field(description="The parent's last message that was copied.")
+    forked_run_id: UUID | None = Field(description="The run whose moment it began with, if it was one.")
+    forked_seq: int | None = Field(description="The event of that run after which it was.")
     created_at: datetime
     updated_at: datetime
 
@@ -165,6 +169,8 @@ def branch_view(branch: Branch) -> dict[str, Any]:
         "version": branch.version,
         "parent_id": branch.parent_id,
         "forked_at": branch.forked_at,
+        "forked_run_id": branch.forked_run_id,
+        "forked_seq": branch.forked_seq,
         "created_at": instant(branch.created_at),
         "updated_at": instant(branch.updated_at),
     }

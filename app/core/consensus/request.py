@@ -94,8 +94,9 @@ class ConsensusRequest(_Body):
     )
     if_busy: IfBusy = Field(
         "enqueue",
-        description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
-        "rollback are not offered by this version.",
+        description="When the branch has an active run: `enqueue` waits for its end, `reject` is a 409, "
+        "`interrupt` has it cancelled and takes its place, and `rollback` leaves what it said out of the "
+        "conversation, too.",
     )
 
     @field_validator("instruction")

@@ -16,6 +16,9 @@ class RunQueued(Event):
 class RunStarted(Event):
     """A process has taken the run up."""
 
+    position: int | None = None
+    """Where in the conversation the run begins: its first message comes there. Absent without a branch."""
+
 
 @event("RUN_RECOVERED", 262, per_stream=False)
 class RunRecovered(Event):

@@ -227,8 +227,9 @@ class OperateRequest(_Body):
     )
     if_busy: IfBusy = Field(
         "enqueue",
-        description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
-        "rollback are not offered by this version.",
+        description="When the branch has an active run: `enqueue` waits for its end, `reject` is a 409, "
+        "`interrupt` has it cancelled and takes its place, and `rollback` leaves what it said out of the "
+        "conversation, too.",
     )
     lifecycle: LifecycleBody | None = Field(None, description="Overrides the branch's, field by field.")
 
@@ -265,4 +266,4 @@ class ActRequest(_Body):
     )
     verbose_action: bool = Field(False, description="Logs a preview of each call's arguments.")
     call_params: CallParams | None = None
-    if_busy: IfBusy = "enqueue"
+    if_busy: IfBusy = Field("enqueue", description="As in operate.")

@@ -76,6 +76,22 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
     await engine.dispose()
 
 
+@pytest.mark.parametrize(("revision", "current"), [("9999", True), ("0001", False)])
+async def test_a_database_of_a_later_version_serves_and_is_left_alone(
+    database_url: str, revision: str, current: bool
+) -> None:
+    """So that processes of two versions run side by side, and the older ones can be started anew."""
+    engine = make_engine(database_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+    assert await is_current(engine) is current
+    if current:
+        await migrate(engine, now_ms=NOW_MS)
+        async with engine.connect() as connection:
+            assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == revision
+    await engine.dispose()
+
+
 async def test_what_followed_the_first_tables_can_be_taken_back_and_made_again(database_url: str) -> None:
     def back_and_forth(connection: Connection) -> tuple[list[Any], list[Any]]:
         config = Config()
