@@ -21,6 +21,7 @@ from app.api.sse import EventStream, LogView
 from app.api.views import run_body
 from app.core.access import Principal
 from app.core.errors import AppError, Category
+from app.core.limits.quota import run_quotas
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
 from app.services.books import Books
@@ -130,6 +131,7 @@ def origin_of(request: Request, who: Principal, *, key: str | None, if_match: in
         else None,
         if_match=if_match,
         idempotency=once,
+        quotas=run_quotas(who.quotas) if who.quotas else (),
     )
 
 

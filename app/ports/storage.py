@@ -206,6 +206,8 @@ class NewRun:
     """First events, if it has to queue."""
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint of the request."""
+    quotas: Sequence[UUID] = ()
+    """Those that limit runs of the key or its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,10 @@ class RunStore(WaitStore, Protocol):
         """The run for which this idempotency key was used. Raises KeyReused for another request's key."""
 
     async def accept(self, new: NewRun) -> Acceptance:
-        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
+        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid.
+
+        A run with quotas is refused where one of them is used up: LimitReached.
+        """
 
     async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
         """Write a group in one transaction, fenced by (run, epoch). Raises Unavailable."""

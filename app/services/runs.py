@@ -48,6 +48,8 @@ class Origin:
     if_match: int | None = None
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint."""
+    quotas: tuple[UUID, ...] = ()
+    """Those that limit runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class Runs:
                     rows=first.rows,
                     queued=[entry_of(RunQueued(), 1, ts)],
                     idempotency=origin.idempotency,
+                    quotas=origin.quotas,
                 )
             )
             match outcome:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db.allowed import count_run
 from app.adapters.db.parts import common, rows_of
 from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
@@ -121,6 +122,8 @@ async def accept_one(
             replayed = await _remember(connection, new)
             if replayed is not None:
                 return replayed
+        if new.quotas:
+            await count_run(connection, new.quotas, new.run.id)
         if new.run.branch_id is None:
             await start_all(connection, [new], owner=owner, lease=lease)
             return Accepted(running=True)
