@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -72,7 +73,13 @@ class PostgresShares:
             return {row["quota_id"]: Grant(**{name: row[name] for name in Grant.__slots__}) for row in rows}
 
         given = await self._lane.run(work)
-        return [given.get(quota_id) for quota_id, _ in asks]
+        grants: list[Grant | None] = []
+        for quota_id, _ in asks:
+            grant = given.get(quota_id)
+            grants.append(grant)
+            if grant is not None:  # whoever asks for the same at once gets nothing of it a second time
+                given[quota_id] = replace(grant, granted=0)
+        return grants
 
     async def give_back(self, unused: Mapping[UUID, tuple[int, int]]) -> None:
         """See the port."""

@@ -1,6 +1,6 @@
 """The limits of keys and projects.
 
-Requests here are not counted: who has used up all others can still ask why, and whoever may set limits can do so.
+Requests here are not counted: who has used up all others can still ask why, and who may set limits can do so.
 """
 
 from __future__ import annotations

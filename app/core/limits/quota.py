@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from enum import StrEnum
 from math import ceil
 from typing import Annotated, Any, Final
@@ -159,7 +159,7 @@ def policy_of(owner: Owner, limit: LimitName) -> str:
 
 
 def rate_fields(standings: Iterable[Standing]) -> tuple[str, str]:
-    """The values of the fields RateLimit-Policy and RateLimit: structured lists with an item for each limit."""
+    """The values of the fields RateLimit-Policy and RateLimit: structured lists, an item for each limit."""
     policies: list[str] = []
     states: list[str] = []
     for each in standings:
@@ -173,4 +173,4 @@ def rate_fields(standings: Iterable[Standing]) -> tuple[str, str]:
 def _whole(amount: int | Decimal) -> int:
     if isinstance(amount, int):
         return amount
-    return int((amount * MICRO).to_integral_value(ROUND_CEILING))
+    return int((amount * MICRO).to_integral_value(ROUND_FLOOR))
