@@ -48,7 +48,9 @@ class Observe:
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
                 if standings := scope.get(STANDINGS):
-                    policy, state = (field.encode() for field in rate_fields(standings))
+                    policy, state = (
+                        field.encode() for field in rate_fields(standings, time.perf_counter() - started)
+                    )
                     message["headers"] += [(b"ratelimit-policy", policy), (b"ratelimit", state)]
             await send(message)
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.api.log_views import LogQuery, view_of
 from app.api.once import REPLAYED, fingerprint_of, scope_of
-from app.api.problems import request_id_of
+from app.api.problems import STANDINGS, request_id_of
 from app.api.replies import reply
 from app.api.sse import EventStream, LogView
 from app.api.views import run_body
@@ -143,6 +143,8 @@ async def answer(
     `log` says how its log is shown where that is followed, and `raises` is the request: it says which ends of
     the run are problems.
     """
+    if submission.limits:
+        request.scope[STANDINGS] = [*request.scope.get(STANDINGS, ()), *submission.limits]
     headers = {"Run-Id": str(submission.run.id)}
     if submission.replayed:
         headers[REPLAYED] = "true"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.core.governance.governance import StoredGovernance
+from app.core.limits.quota import Standing
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
 from app.ports.attempts import NewAttempt
@@ -215,6 +216,8 @@ class Accepted:
     """The run is stored: running with this process's lease, or queued."""
 
     running: bool
+    limits: Sequence[Standing] = ()
+    """Where those of its quotas stand, this run counted."""
 
 
 @dataclass(frozen=True, slots=True)

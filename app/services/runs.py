@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from app.core.errors import PreconditionFailed, RunEnded, Unavailable
 from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
+from app.core.limits.quota import Standing
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
 from app.services.earlier import Earlier
@@ -59,6 +60,8 @@ class Submission:
     run: RunRecord
     replayed: bool = False
     """Whether its idempotency key had been used for this run before."""
+    limits: Sequence[Standing] = ()
+    """Where the limits on runs stand, this one counted."""
 
 
 class Runs:
@@ -136,13 +139,13 @@ class Runs:
                 )
             )
             match outcome:
-                case Accepted(running=True):
+                case Accepted(running=True, limits=limits):
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
                     self._executor.start(execution, first.entries, plan.perform)
-                    return Submission(run)
-                case Accepted():
+                    return Submission(run, limits=limits)
+                case Accepted(limits=limits):
                     run.last_seq = 1
-                    return Submission(run)
+                    return Submission(run, limits=limits)
                 case Replayed(run_id):
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")

@@ -161,7 +161,9 @@ async def stop(stage: Stage, run: dict[str, Any]) -> None:
 async def test_of_many_at_the_last_permitted_runs_as_many_as_may_get_in(stage: Stage) -> None:
     id, key = await stage.limited.key(concurrent_runs=5)
     first, *branches = await endless(stage, 33)
-    one = (await start(stage, first, key)).json()
+    accepted = await start(stage, first, key)
+    assert accepted.headers["ratelimit"] == '"key-runs";r=4'
+    one = accepted.json()
     answers = await asyncio.gather(*(start(stage, branch, key) for branch in branches))
     assert Counter(answer.status_code for answer in answers) == {202: 4, 429: 28}
     refused = next(answer for answer in answers if answer.status_code == 429)

@@ -67,6 +67,9 @@ async def test_no_run_is_accepted_when_the_tokens_of_the_day_are_used(
     answers, left = await in_one_minute(database, day)
     # The third one goes over: what it would use was not known when it was accepted.
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == [
+        *("r=100", "r=54", "r=8", "r=0")
+    ]
     tokens = left["tokens_per_day"]
     assert (tokens["quota"], tokens["used"], tokens["left"]) == (100, 138, 0)
     refused = answers[-1]

@@ -122,11 +122,10 @@ async def accept_one(
             replayed = await _remember(connection, new)
             if replayed is not None:
                 return replayed
-        if new.quotas:
-            await count_run(connection, new.quotas, new.run.id)
+        limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
             await start_all(connection, [new], owner=owner, lease=lease)
-            return Accepted(running=True)
+            return Accepted(running=True, limits=limits)
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
             new.run.branch_id,
@@ -139,7 +138,7 @@ async def accept_one(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
         if await start_all(connection, [new], owner=owner, lease=lease):
-            return Accepted(running=True)
+            return Accepted(running=True, limits=limits)
         ahead = await connection.fetchrow(
             "SELECT count(*) FILTER (WHERE status IN ('running', 'waiting')) AS busy, "
             "count(*) FILTER (WHERE status = 'queued') AS waiting FROM runs "
@@ -155,7 +154,7 @@ async def accept_one(
         if ahead["waiting"] >= MAX_QUEUED:
             raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
         await _queue(connection, new)
-        return Accepted(running=False)
+        return Accepted(running=False, limits=limits)
 
 
 async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
 
 from app.adapters.db.quotas import STANDING, standings
-from app.core.limits.quota import LimitName
+from app.core.limits.quota import LimitName, Standing
 from app.core.limits.refusal import refusal
 
 # Of several that are accepted at once each has to see the others. In one order, or two could wait for each
@@ -29,15 +30,22 @@ INSERT INTO quota_runs (quota_id, run_id)
 SELECT id, $2 FROM quotas WHERE id = ANY($1::uuid[]) AND concurrent_runs IS NOT NULL"""
 
 
-async def count_run(connection: asyncpg.Connection[Any], quota_ids: Sequence[UUID], run_id: UUID) -> None:
-    """Have a run counted that is stored in the same transaction.
+async def count_run(
+    connection: asyncpg.Connection[Any], quota_ids: Sequence[UUID], run_id: UUID
+) -> list[Standing]:
+    """Have a run counted that is stored in the same transaction; where its limits stand then.
 
     Raises RunLimitReached, TokenLimitReached, CostLimitReached.
     """
     ids = list(quota_ids)
     await connection.execute(_HOLD, ids)
-    for row in await connection.fetch(_LOOK, ids):
-        for standing in standings(row):
-            if standing.is_reached and standing.limit is not LimitName.REQUESTS:
-                raise refusal(standing)
+    rows = await connection.fetch(_LOOK, ids)
+    found = [each for row in rows for each in standings(row) if each.limit is not LimitName.REQUESTS]
+    for standing in found:
+        if standing.is_reached:
+            raise refusal(standing)
     await connection.execute(_COUNT, ids, run_id)
+    return [
+        replace(standing, used=standing.used + 1) if standing.limit is LimitName.RUNS else standing
+        for standing in found
+    ]

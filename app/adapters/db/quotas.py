@@ -63,6 +63,20 @@ WHERE r.project_id = :project AND (CAST(:key AS uuid) IS NULL OR r.key_id = :key
 ON CONFLICT DO NOTHING""")
 
 
+_LEFT_OVER = (
+    "DELETE FROM quota_days WHERE day < (now() AT TIME ZONE 'UTC')::date - 1",
+    "DELETE FROM quota_minutes WHERE NOT EXISTS (SELECT FROM quotas q WHERE q.id = quota_id)",
+    "DELETE FROM quota_runs WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = run_id AND r.ended_at IS NULL) "
+    "OR NOT EXISTS (SELECT FROM quotas q WHERE q.id = quota_id)",
+)
+
+
+async def forget_counts(connection: AsyncConnection) -> None:
+    """Remove counters of days that are over, of runs that have ended, and of what is limited no more."""
+    for statement in _LEFT_OVER:
+        await connection.execute(sa.text(statement))
+
+
 class PostgresQuotas:
     """See the port."""
 
@@ -115,6 +129,7 @@ class PostgresQuotas:
         limits: QuotaLimits,
     ) -> None:
         if not limits.limits_anything:
+            # Its counters are forgotten later.
             await connection.execute(sa.delete(quotas).where(quotas.c.id == quota_id))
             return
         values = {name: getattr(limits, name) for name in LIMITS}

@@ -158,14 +158,17 @@ def policy_of(owner: Owner, limit: LimitName) -> str:
     return f"{owner}-{_SHORT[limit][0]}"
 
 
-def rate_fields(standings: Iterable[Standing]) -> tuple[str, str]:
-    """The values of the fields RateLimit-Policy and RateLimit: structured lists, an item for each limit."""
+def rate_fields(standings: Iterable[Standing], age_s: float = 0) -> tuple[str, str]:
+    """The values of the fields RateLimit-Policy and RateLimit: structured lists, an item for each limit.
+
+    `age_s` is how long ago it was so.
+    """
     policies: list[str] = []
     states: list[str] = []
     for each in standings:
         name = f'"{policy_of(each.owner, each.limit)}"'
         policies.append(f"{name};q={_whole(each.quota)}{_SHORT[each.limit][1]}")
-        until = "" if each.resets_s is None else f";t={max(ceil(each.resets_s), 0)}"
+        until = "" if each.resets_s is None else f";t={max(ceil(each.resets_s - age_s), 0)}"
         states.append(f"{name};r={_whole(each.left)}{until}")
     return ", ".join(policies), ", ".join(states)
 

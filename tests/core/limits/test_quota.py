@@ -105,6 +105,12 @@ def test_a_limit_as_header_fields(standing: Standing, policy: str, state: str) -
     assert rate_fields([standing]) == (policy, state)
 
 
+def test_what_was_so_a_while_ago_ends_sooner() -> None:
+    standing = Standing(KEY, REQUESTS, 60, 12, 10.0)
+    assert rate_fields([standing], 3.5)[1] == '"key-requests";r=48;t=7'
+    assert rate_fields([standing], 30)[1] == '"key-requests";r=48;t=0'
+
+
 def test_several_limits_are_a_list() -> None:
     both = [Standing(KEY, REQUESTS, 2, 1, 1.0), Standing(PROJECT, REQUESTS, 9, 1, 1.0)]
     assert rate_fields(both) == (
