@@ -38,9 +38,9 @@ class World:
             requests,
         )
 
-    async def minute(self, shift: int, taken: int) -> None:
-        """Have the first project's counter be that of another minute."""
-        now = await self.connection.fetchval(OF_MINUTE)
+    async def minute(self, shift: int, taken: int) -> int:
+        """Have the first project's counter be that of another minute; the one that it is now."""
+        now: int = await self.connection.fetchval(OF_MINUTE)
         await self.connection.execute(
             "INSERT INTO quota_minutes VALUES ($1, $2, 10, $3, 0) ON CONFLICT (quota_id) DO UPDATE "
             "SET minute = $2, taken = $3",
@@ -48,6 +48,7 @@ class World:
             now + shift,
             taken,
         )
+        return now
 
     async def take(self, wanted: int, project: UUID = PROJECT, process: int = 0) -> Grant:
         """What a process is given; the project has to have a limit."""
@@ -101,11 +102,12 @@ async def test_all_processes_are_given_exactly_what_there_is(world: World, quota
 async def test_a_counter_is_for_its_minute(world: World, shift: int, taken: int, granted: int) -> None:
     await world.limit(PROJECT, 10)
 
-    async def one() -> Grant:
-        await world.minute(shift, taken)
-        return await world.take(5)
+    async def one() -> tuple[int, Grant]:
+        return await world.minute(shift, taken), await world.take(5)
 
-    grant = await in_one_minute(world.url, one)
+    now, grant = await in_one_minute(world.url, one)
+    # A minute that has begun for somebody never begins again.
+    assert grant.minute == now + max(shift, 0)
     assert grant.granted == granted
     assert grant.taken == (0 if shift < 0 else taken) + granted
     assert 0 < grant.ends_in_ms <= 60_000 * (2 if shift > 0 else 1)

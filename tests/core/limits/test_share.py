@@ -37,7 +37,7 @@ class Ledger:
 class Processes(RuleBasedStateMachine):
     """Three processes, whose clocks go equally fast but show different times."""
 
-    @initialize(quota=st.integers(1, 60))
+    @initialize(quota=st.integers(1, 8))
     def begin(self, quota: int) -> None:
         self.now_ms = 1_000.0
         self.ledger = Ledger(quota)
@@ -47,7 +47,7 @@ class Processes(RuleBasedStateMachine):
     def clock(self, of: int) -> float:
         return self.now_ms + of * 7_777_777
 
-    @rule(of=st.integers(0, 2), most=st.integers(0, 60), takes_ms=st.integers(0, 2_000))
+    @rule(of=st.integers(0, 2), most=st.integers(0, 8), takes_ms=st.integers(0, 2_000))
     def request(self, of: int, most: int, takes_ms: int) -> None:
         share = self.shares[of]
         asked_ms = self.clock(of)
@@ -110,6 +110,14 @@ def test_nothing_is_let_in_after_the_minute_as_it_was_when_it_was_asked_for() ->
     share.add(grant(), 500)
     assert share.spend(10_499) is Spent.YES
     assert share.spend(10_500) is Spent.ASK
+
+
+def test_what_is_left_of_a_minute_is_nothing_in_the_next() -> None:
+    share = Share(100)
+    share.add(grant(), 0)
+    assert share.spend(10_000) is Spent.ASK
+    share.add(grant(minute=6, granted=1), 10_000)
+    assert [share.spend(10_001) for _ in range(2)] == [Spent.YES, Spent.ASK]
 
 
 def test_who_was_given_nothing_refuses_for_a_second_and_asks_again() -> None:
