@@ -8,6 +8,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.adapters.db.partitions import ensure_partitions
+from app.adapters.db.quotas import forget_counts
 from app.adapters.db.replies import forget_old
 from app.adapters.db.webhooks import forget_deliveries
 from app.ports.ambient import Clock
@@ -26,6 +27,7 @@ async def keep_house(engine: AsyncEngine, clock: Clock) -> None:
             async with engine.begin() as connection:
                 await ensure_partitions(connection, now_ms=clock.wall_ms())
                 await forget_old(connection)
+                await forget_counts(connection)
             await _forget_deliveries(engine)
         except Exception:
             log.exception("housekeeping failed; the next try follows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,7 @@ def machinery(
     approval_s: float,
     client_s: float,
     context: ContextProviders,
+    counts_usage: Callable[[], bool],
     listeners: Sequence[Listener] = (),
 ) -> Machinery:
     """Put together what executes runs; nothing is connected or started yet."""
@@ -69,6 +70,7 @@ def machinery(
         lease_ms=lease_ms,
         clock=clock,
         history_bytes=history_bytes,
+        counts_usage=counts_usage,
     )
     feeds = Feeds()
     acting = Acting(

@@ -27,14 +27,16 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import make_engine
+from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
+from app.adapters.db.quotas import PostgresQuotas
 from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.session import Database
+from app.adapters.db.shares import PostgresShares
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks
@@ -73,6 +75,7 @@ from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
+from app.services.limits import Limits, Meter
 from app.services.models import Models, OperatorModels
 from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
@@ -193,6 +196,7 @@ async def application(
         governor = Governor(expressions, HttpGates(outbound, signer))
         bus = await stack.enter_async_context(hooking(settings, network, signer))
         keys = keys_of(on, settings)
+        limits = await stack.enter_async_context(_limiting(on, database_url, keys))
         models = _models(
             on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
         )
@@ -231,6 +235,7 @@ async def application(
             approval_s=settings.approval_s,
             client_s=settings.client_call_s,
             context=context,
+            counts_usage=lambda: limits.counts_usage,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids, vault), addresses)
@@ -244,6 +249,7 @@ async def application(
             mcp,
             webhooks,
             credentials,
+            limits,
             told,
             home=home.id,
             development=development,
@@ -263,6 +269,18 @@ async def application(
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock))
         yield Application(app, made.recorder, development, running.closing)
+
+
+@asynccontextmanager
+async def _limiting(on: Ground, database_url: str, keys: Keys) -> AsyncIterator[Limits]:
+    """The limits of keys and projects, shared with other processes until the block ends."""
+    shares = PostgresShares(driver_arguments(database_url))
+    limits = Limits(PostgresQuotas(on.database, on.ids), Meter(shares, on.clock), keys.forget)
+    async with background(limits.work()):
+        try:
+            yield limits
+        finally:
+            await shares.close()
 
 
 def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None:
@@ -324,6 +342,7 @@ def _services(
     mcp: Speaking,
     webhooks: Webhooks,
     credentials: Credentials,
+    limits: Limits,
     told: Telling,
     *,
     home: UUID,
@@ -363,6 +382,7 @@ def _services(
         approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
         client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
         credentials=credentials,
+        limits=limits,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -372,7 +392,7 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 11)
+    services = Services(Uuid7Ids(), *(unused,) * 12)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
 

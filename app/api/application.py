@@ -22,7 +22,10 @@ from app.ports.catalog import AnsweredBefore
 
 SENT = ["Authorization", "Content-Type", HEADER, "If-Match", "Last-Event-ID", "Prefer", "X-Request-Id"]
 """Headers that a web page may send, and those that it may read."""
-READ = ["ETag", REPLAYED, "Link", "Location", "Preference-Applied", "Retry-After", "Run-Id", "X-Request-Id"]
+READ = [
+    *("ETag", REPLAYED, "Link", "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy"),
+    *("Retry-After", "Run-Id", "X-Request-Id"),
+]
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 

@@ -31,6 +31,7 @@ from app.core.errors import (
     Unavailable,
     UnsupportedMedia,
 )
+from app.core.limits.refusal import RequestLimitReached
 
 REF = "#/components/schemas/{model}"
 SCHEME = "key"
@@ -54,6 +55,7 @@ TAGS = [
     {"name": "webhooks", "description": "Where callbacks of runs are posted to, and what became of that."},
     {"name": "governance", "description": "What calls are judged by, and who changed what."},
     {"name": "projects", "description": "Tenants and their API keys."},
+    {"name": "limits", "description": "What keys and projects may use, and what is left of it."},
     {"name": "catalog", "description": "What this server is and knows."},
     {"name": "operations", "description": "For those who keep the server running."},
 ]
@@ -129,6 +131,7 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
             operation["security"] = [{SCHEME: []}]
             operation["x-scope"] = None if call.scope is None else call.scope.value
             errors += [Unauthenticated, Forbidden, Unavailable]
+            errors += [RequestLimitReached] if call.counted else []
         elif call in (asked_of, idempotency_key_of):
             _add_header(operation, HEADER, "Repeats with the same key get the first answer, for 24 hours.")
             errors.append(Malformed)

@@ -16,6 +16,7 @@ from starlette.routing import Match, Route
 from app.core.errors import AppError, Category, FieldError, Invalid, NotFound, UnsupportedOption
 from app.core.json_schema import InvalidSchema
 from app.core.json_text import pointer
+from app.core.limits.refusal import LimitReached
 
 STATUS: Final[Mapping[Category, int]] = {
     Category.MALFORMED: 400,
@@ -41,6 +42,9 @@ MEDIA_TYPE = "application/problem+json"
 
 REQUEST_ID = "branchline.request_id"
 """Key of the ASGI scope under which the middleware leaves the request's id."""
+
+STANDINGS = "branchline.standings"
+"""Key of the ASGI scope under which it is left where the limits of the key and its project stand."""
 
 MAX_ERRORS = 20
 MAX_WORDS = 300
@@ -126,6 +130,8 @@ def request_id_of(scope: Mapping[str, Any]) -> str | None:
 
 async def _on_app_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AppError)
+    if isinstance(error, LimitReached):
+        request.scope[STANDINGS] = [*request.scope.get(STANDINGS, ()), error.standing]
     return problem_of(error, request_id_of(request.scope))
 
 

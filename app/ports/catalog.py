@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from app.core.limits.quota import Quota
 from app.ports.storage import StoredMessage
 
 T = TypeVar("T")
@@ -280,6 +281,14 @@ class ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A key, and what limits it and its project."""
+
+    key: ApiKey
+    quotas: tuple[Quota, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NewKey:
     """A key to be stored."""
 
@@ -296,11 +305,14 @@ class Keys(Protocol):
     async def any(self) -> bool:
         """Whether a key was ever made that is not revoked."""
 
-    async def find(self, digest: bytes) -> ApiKey | None:
+    async def find(self, digest: bytes) -> KnownKey | None:
         """The key with this digest, whatever its state."""
 
     async def get(self, key_id: UUID) -> ApiKey | None:
         """The key of any project, whatever its state."""
+
+    async def quotas(self, project_id: UUID) -> tuple[Quota, ...]:
+        """What limits requests in a project that are made without a key."""
 
     async def create(
         self, project_id: UUID, new: NewKey, *, by: UUID | None, once: Once | None = None

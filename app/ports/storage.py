@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.core.governance.governance import StoredGovernance
+from app.core.limits.quota import Standing
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
 from app.ports.attempts import NewAttempt
@@ -216,6 +217,8 @@ class NewRun:
     """First events, if it has to queue."""
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint of the request."""
+    quotas: Sequence[UUID] = ()
+    """Those that limit runs of the key or its project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,8 @@ class Accepted:
     running: bool
     replaces: UUID | None = None
     """The active run that is to end for it, if that was asked for."""
+    limits: Sequence[Standing] = ()
+    """Where those of its quotas stand, this run counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +324,10 @@ class RunStore(WaitStore, Protocol):
         """The run for which this idempotency key was used. Raises KeyReused for another request's key."""
 
     async def accept(self, new: NewRun) -> Acceptance:
-        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
+        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid.
+
+        A run with quotas is refused where one of them is used up: LimitReached.
+        """
 
     async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
         """Write a group in one transaction, fenced by (run, epoch). Raises Unavailable."""

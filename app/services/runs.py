@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from app.core.errors import PreconditionFailed, RunEnded, Unavailable
 from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
+from app.core.limits.quota import Standing
 from app.ports.ambient import Clock, IdSource
 from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
 from app.services.earlier import Earlier
@@ -48,6 +49,8 @@ class Origin:
     if_match: int | None = None
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint."""
+    quotas: tuple[UUID, ...] = ()
+    """Those that limit runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Submission:
     run: RunRecord
     replayed: bool = False
     """Whether its idempotency key had been used for this run before."""
+    limits: Sequence[Standing] = ()
+    """Where the limits on runs stand, this one counted."""
 
 
 class Runs:
@@ -132,18 +137,19 @@ class Runs:
                     rows=first.rows,
                     queued=[entry_of(RunQueued(), 1, ts)],
                     idempotency=origin.idempotency,
+                    quotas=origin.quotas,
                 )
             )
             match outcome:
-                case Accepted(running=True):
+                case Accepted(running=True, limits=limits):
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
                     self._executor.start(execution, first.entries, plan.perform)
-                    return Submission(run)
-                case Accepted(replaces=replaced):
+                    return Submission(run, limits=limits)
+                case Accepted(replaces=replaced, limits=limits):
                     run.last_seq = 1
                     if replaced is not None and self._executor.cancel(replaced) is None:
                         self._executor.hurry()  # one that waits is taken up to be ended
-                    return Submission(run)
+                    return Submission(run, limits=limits)
                 case Replayed(run_id):
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")

@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db import replacing
+from app.adapters.db.allowed import count_run
 from app.adapters.db.parts import common, rows_of
 from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
@@ -132,9 +133,10 @@ async def accept_one(
             replayed = await _remember(connection, new)
             if replayed is not None:
                 return replayed
+        limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
             await start_all(connection, [new], owner=owner, lease=lease)
-            return Accepted(running=True)
+            return Accepted(running=True, limits=limits)
         replaced = await replacing.active(connection, new) if new.if_busy in replacing.ENDING else None
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
@@ -148,11 +150,12 @@ async def accept_one(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
         if await start_all(connection, [new], owner=owner, lease=lease):
-            return Accepted(running=True)
-        return await _line_up(connection, new, replaced)
+            return Accepted(running=True, limits=limits)
+        await _line_up(connection, new, replaced)
+        return Accepted(running=False, limits=limits, replaces=replaced)
 
 
-async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: UUID | None) -> Accepted:
+async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: UUID | None) -> None:
     """Queue a run on a branch that is not free, if it may be; `replaced` is the run whose place it takes."""
     ahead = await connection.fetchrow(_AHEAD, new.run.branch_id, new.run.project_id, MAX_QUEUED_IN_PROJECT)
     assert ahead is not None
@@ -170,7 +173,6 @@ async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: U
     await _queue(connection, new)
     if replaced is not None:
         await replacing.end(connection, new, replaced)
-    return Accepted(running=False, replaces=replaced)
 
 
 async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:

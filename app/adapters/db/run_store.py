@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -80,12 +80,21 @@ class PostgresRuns:
     """`ports.storage.RunStore`."""
 
     def __init__(
-        self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock, history_bytes: int = 0
+        self,
+        arguments: dict[str, Any],
+        *,
+        owner: UUID,
+        lease_ms: int,
+        clock: Clock,
+        history_bytes: int = 0,
+        counts_usage: Callable[[], bool] = lambda: True,
     ) -> None:
         """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`.
 
-        Of the conversations that were read last, about `history_bytes` are kept in memory.
+        Of the conversations that were read last, about `history_bytes` are kept in memory. `counts_usage`
+        says whether any key or project has a limit on what attempts use: looking for that takes time.
         """
+        self._counts_usage = counts_usage
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
@@ -127,7 +136,7 @@ class PostgresRuns:
     async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
         # Those that can start at once go together; each of the rest takes a transaction of its own, so that
         # one that is refused, or poisoned, does not fail its neighbours.
-        simple = [new for new in news if new.idempotency is None]
+        simple = [new for new in news if new.idempotency is None and not new.quotas]
 
         async def together(connection: asyncpg.Connection[Any]) -> set[UUID]:
             return await accepting.start_all(connection, simple, owner=self._owner, lease=self._lease)
@@ -168,7 +177,12 @@ class PostgresRuns:
     async def _flush_together(self, flushes: Sequence[Flush]) -> FlushResult:
         async def work(connection: asyncpg.Connection[Any]) -> FlushResult:
             return await flushing.write(
-                connection, flushes, owner=self._owner, lease=self._lease, now=self._now()
+                connection,
+                flushes,
+                owner=self._owner,
+                lease=self._lease,
+                now=self._now(),
+                counting=self._counts_usage(),
             )
 
         return await self._write.run(work)

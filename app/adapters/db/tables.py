@@ -316,6 +316,47 @@ webhook_deliveries = Table(
     _stamp("ended_at", null=True),
 )
 
+quotas = Table(
+    "quotas",
+    metadata,
+    _id(),
+    _project(),
+    Column("key_id", sa.Uuid, ForeignKey("api_keys.id", ondelete="CASCADE")),
+    Column("requests_per_minute", sa.Integer),
+    Column("concurrent_runs", sa.Integer),
+    Column("tokens_per_day", sa.BigInteger),
+    Column("cost_per_day", sa.Numeric),
+    _stamp("updated_at", default=True),
+)
+
+
+quota_minutes = Table(
+    "quota_minutes",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("minute", sa.BigInteger, nullable=False),
+    Column("quota", sa.Integer, nullable=False),
+    Column("taken", sa.Integer, nullable=False),
+    Column("granted", sa.Integer, nullable=False),
+)
+
+quota_runs = Table(
+    "quota_runs",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("run_id", sa.Uuid, primary_key=True),
+)
+
+quota_days = Table(
+    "quota_days",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("day", sa.Date, primary_key=True),
+    Column("writer", sa.Uuid, primary_key=True),
+    Column("tokens", sa.BigInteger, nullable=False),
+    Column("cost", sa.Numeric, nullable=False),
+)
+
 audit_log = Table(
     "audit_log",
     metadata,
