@@ -38,6 +38,7 @@ from app.core.mcp_server import (
     server_header_faults,
 )
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.retention import MOST_DAYS
 from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -203,6 +204,9 @@ class Settings(BaseSettings):
     """How long a run waits after its process was last heard of before another takes it over."""
     history_bytes: int = Field(32 * 1024 * 1024, ge=0)
     """Memory for the conversations that were used last, about, over all branches; 0 reads them anew."""
+
+    retention_days: int | None = Field(None, ge=1, le=MOST_DAYS)
+    """How long the log of an ended run is kept, unless its project says so; without it, for ever."""
 
     secret_key: SecretStr | None = Field(None, min_length=16)
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""

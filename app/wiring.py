@@ -261,7 +261,7 @@ async def application(
             settings.wait_max_s,
         )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock))
+        await stack.enter_async_context(working(made, on.engine, on.clock, settings.retention_days))
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -378,11 +378,14 @@ def openapi_document() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
+async def working(
+    made: Machinery, engine: AsyncEngine, clock: Clock, retention_days: int | None
+) -> AsyncIterator[None]:
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
+        house = keep_house(engine, clock, retention_days)
+        for work in (made.recorder.work(), made.executor.work(), house):
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(GRACE_S)

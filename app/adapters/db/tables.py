@@ -32,6 +32,10 @@ def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
     return Column(name, sa.Text, nullable=null, **kw)
 
 
+def _hold() -> Column[Any]:
+    return Column("legal_hold", sa.Boolean, nullable=False, server_default="false")
+
+
 def _policies() -> Iterator[Column[Any]]:
     return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
 
@@ -46,6 +50,8 @@ projects = Table(
     Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("retention_days", sa.Integer),
+    _hold(),
 )
 
 api_keys = Table(
@@ -144,6 +150,7 @@ branches = Table(
     Column("forked_at", sa.Uuid),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    _hold(),
 )
 
 runs = Table(
@@ -346,6 +353,13 @@ token_blocks = Table(
     Column("lengths", sa.LargeBinary, nullable=False),
     Column("delays", sa.LargeBinary, nullable=False),
     postgresql_partition_by="RANGE (run_id)",
+)
+
+purged_logs = Table(
+    "purged_logs",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("project_id", sa.Uuid, nullable=False),
 )
 
 idempotency_keys = Table(
