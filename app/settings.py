@@ -227,6 +227,10 @@ class Settings(BaseSettings):
     """Largest request body."""
     json_depth: int = Field(64, ge=8, le=200)
     """Levels of arrays and objects in a body."""
+    import_bytes: int = Field(1024**3, ge=1_024)
+    """Largest export that is taken in; it is kept in a temporary file until all of it is there."""
+    import_line_bytes: int = Field(16 * 1024 * 1024, ge=1_024)
+    """Longest line of an export that is taken in."""
     heartbeat_s: float = Field(15, gt=0)
     """Silence on an event stream after which a comment is sent."""
     wait_default_s: float = Field(30, gt=0)

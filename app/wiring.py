@@ -82,6 +82,7 @@ from app.services.simulation import Simulator
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
+from app.transfer_wiring import transferring
 
 HOME = "default"
 """Name of the project that requests without a key work in."""
@@ -259,6 +260,9 @@ async def application(
             settings.heartbeat_s,
             settings.wait_default_s,
             settings.wait_max_s,
+        )
+        app.state.transfer = await stack.enter_async_context(
+            transferring(settings, database_url, on.engine, on.clock, on.ids, made.store, services.projects)
         )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock, settings.retention_days))

@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 PARENTS = ("events", "token_blocks")
 WEEK_MS = 7 * 24 * 3600 * 1000
+MAKING = 0x7765656B73
+"""Advisory lock of those who make partitions."""
 AHEAD = 4
 """How many coming weeks have a partition."""
 
@@ -31,12 +33,23 @@ async def ensure_partitions(connection: AsyncConnection, *, now_ms: int) -> None
 
 
 async def make_partitions(connection: AsyncConnection, weeks: Iterable[int]) -> None:
-    """Make those of these weeks that are missing. Does not commit."""
-    for week in weeks:
+    """Make those of these weeks that are missing. Does not commit.
+
+    They are attached to their parents, which those who write need not wait for.
+    """
+    missing = set(weeks) - await partitions(connection)
+    if not missing:
+        return
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MAKING})
+    for week in sorted(missing - await partitions(connection)):
         for parent in PARENTS:
+            child = f"{parent}_w{week}"
+            await connection.execute(
+                text(f"CREATE TABLE {child} (LIKE {parent} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+            )
             await connection.execute(
                 text(
-                    f"CREATE TABLE IF NOT EXISTS {parent}_w{week} PARTITION OF {parent} "
+                    f"ALTER TABLE {parent} ATTACH PARTITION {child} "
                     f"FOR VALUES FROM ('{first_id(week)}') TO ('{first_id(week + 1)}')"
                 )
             )
