@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import orjson
 import pytest
 
 from tests.support.clients import Clients, refusal
@@ -90,8 +91,6 @@ def renamed(lines: Lines) -> Lines:
                 old = line[name]
                 # Runs keep their time, and what makes a UUIDv7 of them.
                 text = text.replace(old, f"{old[:19]}{old[19:20]}{fresh[:3]}-{fresh[3:15]}")
-    import orjson
-
     return [orjson.loads(one) for one in text.splitlines()]
 
 
@@ -135,7 +134,10 @@ def last(lines: Lines, kind: str) -> dict[str, Any]:
 
 
 def _set(kind: str, **values: Any) -> Callable[[Lines], None]:
-    return lambda lines: first(lines, kind).update(values)
+    def change(lines: Lines) -> None:
+        first(lines, kind).update(values)
+
+    return change
 
 
 def _drop(kind: str) -> Callable[[Lines], None]:
@@ -147,7 +149,10 @@ def _drop(kind: str) -> Callable[[Lines], None]:
 
 
 def _meta(type: str, **meta: Any) -> Callable[[Lines], None]:
-    return lambda lines: next(line for line in lines if line.get("type") == type).update(meta=meta)
+    def change(lines: Lines) -> None:
+        next(line for line in lines if line.get("type") == type).update(meta=meta)
+
+    return change
 
 
 def _content(kind: str, **content: Any) -> Callable[[Lines], None]:
@@ -165,7 +170,7 @@ def _twice(lines: Lines) -> None:
 SOME = "019a0000-0000-7000-8000-000000000001"
 BROKEN: dict[str, Callable[[Lines], None]] = {
     "another format": _set("export", format=2),
-    "no header": lambda lines: lines.pop(0) and None,
+    "no header": lambda lines: lines.remove(lines[0]),
     "no branch": _drop("branch"),
     "an unknown member": _set("run", owner=SOME),
     "a project": _set("branch", project_id=SOME),
@@ -247,7 +252,7 @@ async def test_what_is_broken_is_refused_whole(stage: Stage, what: str) -> None:
     ("body", "words"),
     [
         (b"", "cut off"),
-        (b"\n", "input data was too short"),
+        (b"\n", "Line 1"),
         (b"[]\n", "`object` is one of"),
         (b'{"object":"export"\n', "Line 1"),
         (b'{"object":"export","object":"export"}\n', "stands twice"),
@@ -277,13 +282,11 @@ async def test_only_admins_carry_histories(stage: Stage) -> None:
     service = stage.service
     mine = service.http.headers["Authorization"]
     branch = (await all_of(service, "/v1/branches"))[0]["id"]
-    project = next(id for id in [first(stage.lines, "export")["id"], branch] if id is not None)
     try:
         service.http.headers["Authorization"] = f"Bearer {OPERATOR}"
         other = (await service.get("/v1/projects"))["data"][0]["id"]
         key = await _key(service, other, "read", "run")
         service.http.headers["Authorization"] = f"Bearer {key}"
-        assert project
         for method, path in (
             ("GET", f"/v1/branches/{branch}/export"),
             ("GET", f"/v1/projects/{other}/export"),

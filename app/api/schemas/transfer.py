@@ -11,12 +11,12 @@ from app.api.schemas.common import View
 from app.core.transfer.lines import KINDS
 from app.services.imports import Imported
 
-_EXAMPLE: dict[str, JsonValue] = {
-    "object": "import",
+_COUNTS: dict[str, JsonValue] = {"branches": 2, "runs": 31, "messages": 80, "function_calls": 12, "events": 900}
     "branches": 2,
     "runs": 31,
     "messages": 80,
     "function_calls": 12,
+    "events": 4711,
 }
 
 
@@ -25,7 +25,7 @@ class ImportView(View):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{**_EXAMPLE, "events": 4711, "skipped": ["019a0000-0000-7000-8000-000000000001"]}]
+            "examples": [{"object": "import", **_COUNTS, "skipped": ["019a0000-0000-7000-8000-000000000001"]}]
         }
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import NoneType
 from typing import Final
 from uuid import UUID
 
@@ -159,6 +161,17 @@ class SectionCheck:
                 raise Broken(str(error)) from error
 
 
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("text", "function", "action_request_id", "image_detail"), str),
+    **dict.fromkeys(("reasoning", "error", "provider_call_id"), (str, NoneType)),
+    **dict.fromkeys(("images", "tool_calls"), list),
+    **dict.fromkeys(("begins", "output_truncated"), bool),
+    **dict.fromkeys(("provided", "opaque"), dict),
+    "response_format": (dict, NoneType),
+}
+"""What members of contents are; those that are not listed are any JSON."""
+
+
 def _check_content(line: MessageLine) -> None:
     """What prompts are made of is read once here, and has to come out as it went in."""
     try:
@@ -167,7 +180,10 @@ def _check_content(line: MessageLine) -> None:
         wire = to_jsonable_python(content.wire())
         if MessageKind(line.kind) is MessageKind.ACTION_REQUEST:
             wire.pop("action_response_id")
-        fits = all(wire[name] == value for name, value in line.content.items())
+        fits = all(
+            wire[name] == value and isinstance(value, _TYPES.get(name, object))
+            for name, value in line.content.items()
+        )
         History([RawMessage(line.id, line.kind, stored)]).transcript(native=False)
     except Exception:
         fits = False

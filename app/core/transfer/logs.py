@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from app.core.callbacks import STORED
+from app.core.events import by_code
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.json_text import dumps
 from app.core.partial.log import PartialLog
@@ -93,6 +94,9 @@ def _event(line: EventLine) -> EventEntry:
         raise ValueError(f"this version knows no event type {line.type[:100]!r}") from None
     if line.type == "TOKEN":
         raise ValueError("TOKEN events come in a line of tokens")
+    lacking = [name for name in by_code(entry.code).required() if name not in (line.meta or {})]
+    if lacking:
+        raise ValueError(f"the meta of a {line.type} has a member {lacking[0]}")
     if entry.code in REFERRING:
         for text in (entry.meta or "", entry.callbacks or ""):
             for digits in references(text):
