@@ -83,7 +83,7 @@ def test_an_operation_documents_its_problems(path: str, method: str, operation: 
     if "{" in path:
         expected |= {"404"}
     if "requestBody" in operation:
-        expected |= {"400", "413", "415", "422"}
+        expected |= {"413", "415", "422"} | (set() if path.endswith("/import") else {"400"})
     bodiless = path.endswith(("/cancel", "/redrive", "/rotate-secret", "/purge"))
     if method in ("post", "put", "patch") and not bodiless:
         kind = "application/x-ndjson" if path.endswith("/import") else "application/json"

@@ -27,8 +27,6 @@ from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidM
 from app.ports.storage import StoredMessage
 
 _LIVE = ("queued", "running", "waiting")
-_UNGOVERNED: Mapping[str, Any] = {**dict.fromkeys(POLICIES), "legal_hold": False}
-"""What the audit log is told of a branch, as it is of one that nobody has governed."""
 
 
 class PostgresBranches:
@@ -187,7 +185,7 @@ class PostgresBranches:
         self, connection: AsyncConnection, before: Branch | None, after: Branch, by: UUID | None
     ) -> None:
         """Into the audit log, if it is about governance."""
-        was = _UNGOVERNED if before is None else _state(before)
+        was = dict.fromkeys(POLICIES) if before is None else _state(before)
         if _state(after) != was:
             await self._audit.note(connection, "govern", after.project_id, before, after, by=by)
 
@@ -220,7 +218,8 @@ def _branch(row: Any) -> Branch:
 
 def _state(branch: Branch) -> dict[str, Any]:
     """What the audit log tells of it."""
-    return {name: getattr(branch, name) for name in _UNGOVERNED}
+    held = {"legal_hold": True} if branch.legal_hold else {}
+    return {name: getattr(branch, name) for name in POLICIES} | held
 
 
 def _or_null(value: Any) -> Any:
