@@ -55,7 +55,9 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 SMALL = st.integers(0, 2**15 - 1)
 BLOCKS = st.builds(
     lambda seq, ts, place, tokens: TokenBlock(
-        seq, ts, *place, [text for text, _ in tokens], [0, *(delay for _, delay in tokens[1:])]
+        *(seq, ts, place[0], place[1], place[2]),
+        [text for text, _ in tokens],
+        [0, *(delay for _, delay in tokens[1:])],
     ),
     st.integers(1, 10**9),
     st.integers(0, 10**13),
