@@ -48,6 +48,8 @@ class Stage:
     branchline: Branchline
     connection: asyncpg.Connection[Any]
     """To the service's database."""
+    url: str
+    """Of that database."""
     folder: Path
     """On the disk that the database is on, if that is the embedded one."""
     fake_pid: int
@@ -99,6 +101,7 @@ async def stage() -> AsyncIterator[Stage]:
             Direct(fake_address),
             Branchline(address, fake_address),
             connection,
+            url,
             folder,
             fake.pid,
             service.pid,
