@@ -15,11 +15,11 @@ from app.core.transfer.lines import FORMAT, entry_line
 from app.ports.ambient import Clock
 from app.ports.storage import RunStore
 from app.ports.transfer import ExportReader, Mark, Told
-from app.services.follow import PAGE as EVENTS
 from app.services.projects import Projects
 
 ROWS: Final = 100
-"""Rows of one page."""
+EVENTS: Final = 500
+"""Rows and events of one page at most."""
 Lines = AsyncIterator[Sequence[bytes]]
 
 

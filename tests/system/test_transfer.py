@@ -217,3 +217,26 @@ async def test_what_goes_on_is_not_exported(postgres: PostgresServer) -> None:
         assert {"object": "omitted", "id": busy, "reason": "busy"} in lines
         assert (await imported(there, lines))["branches"] == 1
         assert [branch["id"] for branch in await all_of(there, "/v1/branches")] == [idle]
+
+
+async def test_who_carried_what_is_in_the_audit_log(postgres: PostgresServer) -> None:
+    async with two(postgres) as (here, there, _):
+        branch = await here.branch(name="mine")
+        project = await home(here)
+        await here.http.patch(f"/v1/branches/{branch}", json={"legal_hold": True})
+        await here.http.patch(project, json={"retention_days": 7, "legal_hold": True})
+        await exported(here, f"/v1/branches/{branch}")
+        lines = await exported(here, project)
+        await imported(there, lines)
+        noted = [entry for entry in (await here.get("/v1/audit-log?order=asc"))["data"]]
+        assert [(entry["action"], entry["subject"]) for entry in noted] == [
+            ("branch.govern", f"branch:{branch}"),
+            ("project.update", f"project:{project.rpartition('/')[2]}"),
+            ("branch.export", f"branch:{branch}"),
+            ("project.export", f"project:{project.rpartition('/')[2]}"),
+        ]
+        assert noted[0]["changed"] == ["legal_hold"]
+        assert noted[1]["changed"] == ["legal_hold", "retention_days"]
+        (took,) = (await there.get("/v1/audit-log"))["data"]
+        assert (took["action"], took["subject"]) == ("branch.import", f"branch:{branch}")
+        assert (await there.get(f"/v1/branches/{branch}"))["legal_hold"] is True

@@ -21,6 +21,9 @@ from app.core.transfer.lines import (
 from app.ports.ambient import IdSource
 from app.ports.transfer import Mark, Told
 
+PAGE_BYTES: Final = 2 * 1024 * 1024
+"""After so many stored bytes a page ends, whatever was asked for; the last row may go over it."""
+
 _CAST: Final = {"cost": "cost::text AS cost"}
 """A number with more digits than a double has is told as text."""
 
@@ -29,7 +32,9 @@ def _line(kind: type[Line]) -> str:
     """A subquery for rows as lines; `row_to_json` keeps what is stored as `json` as it was written."""
     name = kind.model_fields["object"].annotation.__args__[0]  # type: ignore[union-attr]
     columns = ", ".join(_CAST.get(column, column) for column in kind.columns())
-    return f"SELECT row_to_json(line)::text FROM (SELECT '{name}' AS object, {columns}) AS line"
+    # An end of line between two members would be JSON as well, and end the line.
+    told = "replace(row_to_json(line)::text, E'\\n', ' ')"
+    return f"SELECT {told} FROM (SELECT '{name}' AS object, {columns}) AS line"
 
 
 _MARK: Final = f"""
@@ -42,24 +47,35 @@ FROM branches b WHERE id = $1 AND project_id = $2"""
 _BRANCHES: Final = """
 SELECT id FROM branches WHERE project_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3"""
 
-_MESSAGES: Final = f"""
-SELECT position AS place, ({_line(MessageLine)}) AS line FROM messages
-WHERE branch_id = $1 AND position > $2 AND position < $3 ORDER BY position LIMIT $4"""
+
+def _page(kind: type[Line], key: str, where: str, limit: str, *, more: str = "") -> str:
+    """Rows of a page, cut short where they are large; what is stored out of line is not read to see that."""
+    size = " + ".join(f"coalesce(pg_column_size({name}), 0)" for name in sorted(kind.json_columns))
+    return f"""
+SELECT {key} AS place{more}, ({_line(kind)}) AS line FROM (
+    SELECT *, sum({size}) OVER (ORDER BY {key} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (SELECT * FROM {kind.table} WHERE {where} ORDER BY {key} LIMIT {limit}) AS found
+) AS weighed WHERE before IS NULL OR before < {PAGE_BYTES} ORDER BY {key}"""
+
+
+_MESSAGES: Final = _page(MessageLine, "position", "branch_id = $1 AND position > $2 AND position < $3", "$4")
 
 # What was accepted since has a later id or, where clocks differ, at least a later end.
-_RUNS: Final = f"""
-SELECT id AS place, last_seq, ({_line(RunLine)}) AS line FROM runs
-WHERE branch_id = $1 AND ($2::uuid IS NULL OR id > $2) AND id <= $3 AND ended_at <= $4
-ORDER BY id LIMIT $5"""
-
-_LONE_RUNS: Final = f"""
-SELECT id AS place, last_seq, ({_line(RunLine)}) AS line FROM runs
-WHERE project_id = $1 AND branch_id IS NULL AND ($2::uuid IS NULL OR id > $2) AND ended_at IS NOT NULL
-ORDER BY id LIMIT $3"""
-
-_CALLS: Final = f"""
-SELECT id AS place, ({_line(CallLine)}) AS line FROM function_calls
-WHERE run_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3"""
+_RUNS: Final = _page(
+    RunLine,
+    "id",
+    "branch_id = $1 AND ($2::uuid IS NULL OR id > $2) AND id <= $3 AND ended_at <= $4",
+    "$5",
+    more=", last_seq",
+)
+_LONE_RUNS: Final = _page(
+    RunLine,
+    "id",
+    "project_id = $1 AND branch_id IS NULL AND ($2::uuid IS NULL OR id > $2) AND ended_at IS NOT NULL",
+    "$3",
+    more=", last_seq",
+)
+_CALLS: Final = _page(CallLine, "id", "run_id = $1 AND ($2::uuid IS NULL OR id > $2)", "$3")
 
 _BELONGINGS: Final = f"""
 SELECT ({_line(AttemptLine)}) AS line FROM attempts WHERE run_id = $1
