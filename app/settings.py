@@ -38,6 +38,7 @@ from app.core.mcp_server import (
     server_header_faults,
 )
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.retention import MOST_DAYS
 from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -204,6 +205,9 @@ class Settings(BaseSettings):
     history_bytes: int = Field(32 * 1024 * 1024, ge=0)
     """Memory for the conversations that were used last, about, over all branches; 0 reads them anew."""
 
+    retention_days: int | None = Field(None, ge=1, le=MOST_DAYS)
+    """How long the log of an ended run is kept, unless its project says so; without it, for ever."""
+
     secret_key: SecretStr | None = Field(None, min_length=16)
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
     bootstrap_key: SecretStr | None = Field(None, min_length=16)
@@ -223,6 +227,10 @@ class Settings(BaseSettings):
     """Largest request body."""
     json_depth: int = Field(64, ge=8, le=200)
     """Levels of arrays and objects in a body."""
+    import_bytes: int = Field(1024**3, ge=1_024)
+    """Largest export that is taken in; it is kept in a temporary file until all of it is there."""
+    import_line_bytes: int = Field(16 * 1024 * 1024, ge=1_024)
+    """Longest line of an export that is taken in."""
     heartbeat_s: float = Field(15, gt=0)
     """Silence on an event stream after which a comment is sent."""
     wait_default_s: float = Field(30, gt=0)

@@ -85,6 +85,7 @@ from app.services.simulation import Simulator
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
+from app.transfer_wiring import transferring
 
 HOME = "default"
 """Name of the project that requests without a key work in."""
@@ -266,8 +267,11 @@ async def application(
             settings.wait_default_s,
             settings.wait_max_s,
         )
+        app.state.transfer = await stack.enter_async_context(
+            transferring(settings, database_url, on.engine, on.clock, on.ids, made.store, services.projects)
+        )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock))
+        await stack.enter_async_context(working(made, on.engine, on.clock, settings.retention_days))
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -398,7 +402,9 @@ def openapi_document() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
+async def working(
+    made: Machinery, engine: AsyncEngine, clock: Clock, retention_days: int | None
+) -> AsyncIterator[None]:
     """Record, execute and keep partitions ahead, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
@@ -406,7 +412,7 @@ async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIt
             made.store.open(),
             made.recorder.work(),
             made.executor.work(),
-            keep_house(engine, clock),
+            keep_house(engine, clock, retention_days),
         ):
             await stack.enter_async_context(background(work))
         yield

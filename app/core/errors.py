@@ -208,16 +208,22 @@ class ArgumentsDiffer(Conflict):
     code = "arguments_differ"
 
 
+class LegalHold(Conflict):
+    """What is to be deleted is under a legal hold."""
+
+    code = "legal_hold"
+
+
 class NoSealingKey(Conflict):
     """A secret is to be stored, and the operator has set no key to seal it with."""
 
     code = "no_sealing_key"
 
 
-class LogGone(AppError):
-    """The log of the run is not kept as far back any more."""
+class EventsGone(AppError):
+    """The events that were asked for are older than is kept of the log."""
 
-    code = "log_gone"
+    code = "events_gone"
     category = Category.GONE
 
 

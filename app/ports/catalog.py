@@ -82,6 +82,8 @@ class Branch:
     """The run whose moment this branch begins with, if it is a fork of one."""
     forked_seq: int | None = None
     """The event after which that was."""
+    legal_hold: bool = False
+    """Whether nothing of it may be deleted, whatever its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,20 @@ class Branches(Protocol):
     async def delete(self, project_id: UUID, branch_id: UUID, *, if_match: int | None) -> None:
         """Remove the branch with its messages, runs, calls and events.
 
-        Raises BranchBusy while a run is active or queued, PreconditionFailed.
+        Raises BranchBusy while a run is active or queued, LegalHold, PreconditionFailed.
         """
+
+    async def purge(
+        self, project_id: UUID, branch_id: UUID, *, by: UUID | None, once: Once | None = None
+    ) -> Branch:
+        """Remove everything that was said on the branch, and all its runs; its settings stay.
+
+        The rows of their logs, which nobody can read any more, are left to `forget_purged`. Raises
+        BranchBusy while a run is active or queued, LegalHold, AnsweredBefore, KeyReused.
+        """
+
+    async def forget_purged(self) -> int:
+        """Remove the logs of some purged runs; how many runs, 0 when there is nothing left to remove."""
 
     async def fork(
         self,
@@ -234,6 +248,10 @@ class Project:
     """Whether a key may decide calls of runs that it has started itself."""
     created_at: datetime
     updated_at: datetime
+    retention_days: int | None = None
+    """How long the log of an ended run is kept; None as long as the settings say."""
+    legal_hold: bool = False
+    """Whether nothing of its branches and runs may be deleted, whatever its age."""
 
 
 class Projects(Protocol):

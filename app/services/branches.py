@@ -50,15 +50,29 @@ class Branches:
         rid of what it is governed by. Raises NotFound, Forbidden, PreconditionFailed, UnknownModel,
         UnknownTool.
         """
-        if not changes.keys().isdisjoint(POLICIES):
+        if not changes.keys().isdisjoint((*POLICIES, "legal_hold")):
             who.need(Scope.ADMIN)
         named = {name: changes.get(name) for name in ("chat_model", "parse_model")}
         await self._check(who.project_id, named, changes.get("tools", True), changes.get("lifecycle"))
         return await self._store.change(who.project_id, branch_id, changes, if_match=if_match, by=who.key_id)
 
     async def delete(self, who: Principal, branch_id: UUID, *, if_match: int | None) -> None:
-        """Remove a branch and all that happened on it. Raises NotFound, BranchBusy, PreconditionFailed."""
+        """Remove a branch and all that happened on it.
+
+        Raises NotFound, BranchBusy, LegalHold, PreconditionFailed.
+        """
         await self._store.delete(who.project_id, branch_id, if_match=if_match)
+
+    async def purge(self, who: Principal, branch_id: UUID, once: Once | None = None) -> Branch:
+        """Remove all that happened on a branch, for good; its settings stay.
+
+        What a lost process leaves of it is removed by the next housekeeping. Raises NotFound, BranchBusy,
+        LegalHold.
+        """
+        purged = await self._store.purge(who.project_id, branch_id, by=who.key_id, once=once)
+        while await self._store.forget_purged():
+            pass
+        return purged
 
     async def fork(
         self,

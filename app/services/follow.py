@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
+from app.core.errors import EventsGone
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry, Reader, TokenBlock
 from app.ports.storage import RunRecord, RunStore
@@ -119,8 +120,17 @@ class Follower:
 
 
 async def page_of(store: RunStore, run: RunRecord, *, after: int, limit: int) -> list[Entry]:
-    """Stored entries, the terminal event completed by the run's result."""
+    """Stored entries, the terminal event completed by the run's result.
+
+    Raises EventsGone where what comes after the cursor is kept no longer.
+    """
     entries = list(await store.page(run.id, after=after, limit=limit))
+    if run.ended and after < (whole_from := entries[0].seq - 1 if entries else run.last_seq):
+        raise EventsGone(
+            "This part of the log is kept no longer; `earliest_id` is the first event after which it can be "
+            "read. What the run came to still stands in the run itself.",
+            extra={"run_id": str(run.id), "earliest_id": f"{run.id}:{whole_from}"},
+        )
     if entries and is_terminal(entries[-1]):
         last = entries[-1]
         assert isinstance(last, EventEntry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from app.core.errors import Conflict, LogGone
+from app.core.errors import Conflict, EventsGone
 from app.core.moments.moment import Moment
 from app.ports.catalog import ForkPoint
 from app.ports.storage import RunRecord, RunStore
@@ -15,7 +15,7 @@ async def moment_of(store: RunStore, run: RunRecord, at: int, *, parameter: str 
     """The run after an event of its log.
 
     Raises Invalid for an event that is still to come (`parameter` None: named in the body, as `at_seq`), and
-    LogGone where the log is not kept as far back.
+    EventsGone where the log is not kept as far back.
     """
     at = known_seq(run, at, parameter=parameter, pointer="" if parameter else "/at_seq")
     moment = Moment()
@@ -24,14 +24,16 @@ async def moment_of(store: RunStore, run: RunRecord, at: int, *, parameter: str 
             break
         moment.take([entry])
     if moment.seq < at:
-        raise LogGone("The log of the run is not kept any more; what is kept of it is at GET /v1/runs/{id}.")
+        raise EventsGone(
+            "The log of the run is not kept any more; what is kept of it is at GET /v1/runs/{id}."
+        )
     return moment
 
 
 async def fork_point(store: RunStore, run: RunRecord, at: int) -> ForkPoint:
     """What of its branch's conversation was there after an event of a run.
 
-    Raises Invalid and LogGone as `moment_of`, and Conflict for a run without a branch and for one that had
+    Raises Invalid and EventsGone as `moment_of`, and Conflict for a run without a branch and for one that had
     not begun.
     """
     if run.branch_id is None:

@@ -96,7 +96,7 @@ async def text_at(store: RunStore, run: RunRecord, *, stream: UUID | None, to_se
     """The text of a stream (None: the first, which is the main one) after an event (None: the last).
 
     Raises Invalid for an event that is still to come, NotFound for a stream of which there is nothing up to
-    there.
+    there, EventsGone where the log is kept no longer.
     """
     end = run.last_seq if to_seq is None else known_seq(run, to_seq, parameter="to_seq")
     main = stream_id(run.id, 0)
@@ -137,9 +137,9 @@ def known_seq(run: RunRecord, seq: int, *, parameter: str | None, pointer: str =
 
 
 async def entries_to(store: RunStore, run: RunRecord, end: int) -> AsyncGenerator[Entry]:
-    """The log up to an event."""
+    """The log up to an event. Raises EventsGone."""
     seq = 0
-    while seq < end and (read := await store.page(run.id, after=seq, limit=PAGE)):
+    while seq < end and (read := await page_of(store, run, after=seq, limit=PAGE)):
         for entry in up_to(read, end):
             yield entry
         seq = read[-1].last_seq

@@ -198,7 +198,7 @@ async def test_a_log_that_is_not_kept_is_gone(stored: tuple[Service, asyncpg.Con
         await service.http.get(f"/v1/runs/{run['id']}?at=5"),
         await fork(service, run, 5),
     ):
-        assert (answer.status_code, answer.json()["code"]) == (410, "log_gone")
+        assert (answer.status_code, answer.json()["code"]) == (410, "events_gone")
 
 
 @pytest.mark.parametrize("spoke", [True, False])

@@ -13,8 +13,9 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db import conversation, replies
+from app.adapters.db import conversation, purging, replies
 from app.adapters.db.audit import Audit
+from app.adapters.db.holds import keep_sweep_away, refuse_held
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import branches, events, runs, token_blocks
@@ -93,6 +94,8 @@ class PostgresBranches:
     ) -> Branch:
         """See the port."""
         async with self._database.writing() as connection:
+            if "legal_hold" in changes:
+                await keep_sweep_away(connection)
             row = await _locked(connection, project_id, branch_id, if_match)
             if not changes:
                 return _branch(row)
@@ -113,13 +116,34 @@ class PostgresBranches:
     async def delete(self, project_id: UUID, branch_id: UUID, *, if_match: int | None) -> None:
         """See the port."""
         async with self._database.writing() as connection:
-            await _locked(connection, project_id, branch_id, if_match)
+            row = await _locked(connection, project_id, branch_id, if_match)
+            await refuse_held(connection, row)
             await _refuse_busy(connection, branch_id)
             # Nothing points at the log, so nothing cascades to it.
             ours = sa.select(runs.c.id).where(runs.c.branch_id == branch_id)
             for log in (events, token_blocks):
                 await connection.execute(sa.delete(log).where(log.c.run_id.in_(ours)))
             await connection.execute(sa.delete(branches).where(branches.c.id == branch_id))
+
+    async def purge(
+        self, project_id: UUID, branch_id: UUID, *, by: UUID | None, once: Once | None = None
+    ) -> Branch:
+        """See the port."""
+        async with self._database.writing() as connection:
+            await replies.claim(connection, project_id, once)
+            row = await _locked(connection, project_id, branch_id, None)
+            await refuse_held(connection, row)
+            await _refuse_busy(connection, branch_id)
+            await purging.empty(connection, row)
+            made = _branch(await _update(connection, branch_id, {}))
+            await self._audit.note(connection, "purge", project_id, _branch(row), made, by=by)
+            await replies.keep(connection, project_id, once, made)
+        return made
+
+    async def forget_purged(self) -> int:
+        """See the port."""
+        async with self._database.writing() as connection:
+            return await purging.forget_purged(connection)
 
     async def fork(
         self,
@@ -232,7 +256,8 @@ def _branch(row: Any) -> Branch:
 
 def _state(branch: Branch) -> dict[str, Any]:
     """What the audit log tells of it."""
-    return {name: getattr(branch, name) for name in POLICIES}
+    held = {"legal_hold": True} if branch.legal_hold else {}
+    return {name: getattr(branch, name) for name in POLICIES} | held
 
 
 def _lineage(branch: Branch) -> dict[str, Any]:

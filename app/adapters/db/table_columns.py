@@ -36,3 +36,8 @@ def text_column(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
 def policy_columns() -> Iterator[Column[Any]]:
     """What governs calls."""
     return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
+
+
+def hold_column() -> Column[Any]:
+    """Whether nothing of it may be deleted."""
+    return Column("legal_hold", sa.Boolean, nullable=False, server_default="false")

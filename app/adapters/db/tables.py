@@ -15,6 +15,7 @@ from app.adapters.db.registered_tables import credentials as credentials
 from app.adapters.db.registered_tables import mcp_servers as mcp_servers
 from app.adapters.db.registered_tables import models as models
 from app.adapters.db.registered_tables import tools as tools
+from app.adapters.db.table_columns import hold_column as _hold
 from app.adapters.db.table_columns import id_column as _id
 from app.adapters.db.table_columns import metadata as metadata
 from app.adapters.db.table_columns import policy_columns as _policies
@@ -32,6 +33,8 @@ projects = Table(
     Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("retention_days", sa.Integer),
+    _hold(),
 )
 
 branches = Table(
@@ -55,6 +58,7 @@ branches = Table(
     _stamp("updated_at", default=True),
     Column("forked_run_id", sa.Uuid),
     Column("forked_seq", sa.Integer),
+    _hold(),
 )
 
 runs = Table(
@@ -260,6 +264,13 @@ token_blocks = Table(
     Column("lengths", sa.LargeBinary, nullable=False),
     Column("delays", sa.LargeBinary, nullable=False),
     postgresql_partition_by="RANGE (run_id)",
+)
+
+purged_logs = Table(
+    "purged_logs",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("project_id", sa.Uuid, nullable=False),
 )
 
 idempotency_keys = Table(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.api.bodies import json_body
 from app.api.branch_replies import branch_reply
-from app.api.deps import IfMatch, Reader, Runner, Serving
+from app.api.deps import Admin, IfMatch, Reader, Runner, Serving
 from app.api.documented import answers
 from app.api.once import AskedOnce
 from app.api.paging import id_cursor, paged
@@ -27,6 +27,7 @@ from app.core.errors import (
     BranchBusy,
     InvalidCursor,
     KeyReused,
+    LegalHold,
     NotFound,
     PreconditionFailed,
     UnknownModel,
@@ -83,12 +84,22 @@ async def change_branch(
 
 
 @router.delete(
-    "/{branch_id}", status_code=204, responses=answers(204, None, NotFound, BranchBusy, PreconditionFailed)
+    "/{branch_id}",
+    status_code=204,
+    responses=answers(204, None, NotFound, BranchBusy, LegalHold, PreconditionFailed),
 )
 async def delete_branch(branch_id: UUID, who: Runner, services: Serving, if_match: IfMatch) -> Response:
     """Delete a branch with its messages, runs, function calls and events."""
     await services.branches.delete(who, branch_id, if_match=if_match)
     return Response(status_code=204)
+
+
+@router.post(
+    "/{branch_id}/purge", responses=answers(200, BranchView, NotFound, BranchBusy, LegalHold, KeyReused)
+)
+async def purge_branch(branch_id: UUID, who: Admin, services: Serving, asked: AskedOnce) -> Response:
+    """Remove messages, runs, calls, approvals and events of a branch for good; its settings stay."""
+    return branch_reply(await services.branches.purge(who, branch_id, asked.once(who, 200, branch_view)))
 
 
 @router.post("/{branch_id}/fork", status_code=201, responses=answers(201, BranchView, NotFound, KeyReused))

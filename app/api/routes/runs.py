@@ -20,8 +20,9 @@ from app.api.schemas.moments import RunNowOrThen, Seq, run_then
 from app.api.schemas.runs import RunPage, RunTextView, RunView
 from app.api.sse import LogView
 from app.api.views import run_body, text_body
-from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, LogGone, NotFound, RunEnded
+from app.core.errors import Conflict, EventsGone, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
 from app.ports.storage import RunRecord
+from app.services.follow import page_of
 from app.services.moments import moment_of
 from app.services.pages import log_page, text_at
 
@@ -84,7 +85,7 @@ class ThenQuery(BaseModel):
     at: Seq | None = Field(None, description="The event after which it is; as the run is now by default.")
 
 
-@router.get("/runs/{run_id}", responses=answers(200, RunNowOrThen, NotFound, LogGone))
+@router.get("/runs/{run_id}", responses=answers(200, RunNowOrThen, NotFound, EventsGone))
 async def get_run(
     run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[ThenQuery, Query()]
 ) -> Response:
@@ -109,7 +110,9 @@ async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
 @router.get(
     "/runs/{run_id}/events",
     responses=also(200, "A page, or the stream", {**LOG_PAGE, **EVENTS})
-    | answers(204, None, NotFound, InvalidCursor, Conflict, says="The stream has nothing more to say"),
+    | answers(
+        204, None, NotFound, InvalidCursor, Conflict, EventsGone, says="The stream has nothing more to say"
+    ),
 )
 async def read_events(
     request: Request,
@@ -130,12 +133,15 @@ async def read_events(
     if not wants_stream(request):
         return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), view)
     after = _cursor(run, request.headers.get("last-event-id") or query.after)
-    if run.ended and after == run.last_seq:
-        return Response(status_code=204)
+    if run.ended:
+        if after == run.last_seq:
+            return Response(status_code=204)
+        # Looked at before the answer begins: later there is no way to say that it is gone.
+        await page_of(running.store, run, after=after, limit=1)
     return follow(running, run, after=after, view=view, headers={"Run-Id": str(run.id)})
 
 
-@router.get("/runs/{run_id}/text", responses=answers(200, RunTextView, NotFound, InvalidCursor))
+@router.get("/runs/{run_id}/text", responses=answers(200, RunTextView, NotFound, InvalidCursor, EventsGone))
 async def read_text(
     run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[TextQuery, Query()]
 ) -> Response:
