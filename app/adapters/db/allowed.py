@@ -18,16 +18,18 @@ from app.core.limits.refusal import refusal
 _HOLD: Final = """
 SELECT FROM quotas WHERE id = ANY($1::uuid[]) AND concurrent_runs IS NOT NULL ORDER BY id FOR NO KEY UPDATE"""
 
-# A statement of its own: it sees what was committed while the one before waited. The key's limits come first.
-_LOOK: Final = f"{STANDING} WHERE q.id = ANY($1::uuid[]) ORDER BY q.key_id IS NULL"
-
-_COUNT: Final = """
-WITH over AS (
+# A statement of its own: it sees what was committed while the one before waited. It tells how things stood
+# before this run was counted, the key's limits first.
+_COUNT: Final = f"""
+WITH before AS MATERIALIZED ({STANDING} WHERE q.id = ANY($1::uuid[])),
+over AS (
     DELETE FROM quota_runs o WHERE o.quota_id = ANY($1::uuid[])
       AND NOT EXISTS (SELECT FROM runs r WHERE r.id = o.run_id AND r.ended_at IS NULL)
+),
+counted AS (
+    INSERT INTO quota_runs (quota_id, run_id) SELECT id, $2 FROM before WHERE runs < concurrent_runs
 )
-INSERT INTO quota_runs (quota_id, run_id)
-SELECT id, $2 FROM quotas WHERE id = ANY($1::uuid[]) AND concurrent_runs IS NOT NULL"""
+SELECT * FROM before ORDER BY of_key DESC"""
 
 
 async def count_run(
@@ -39,12 +41,11 @@ async def count_run(
     """
     ids = list(quota_ids)
     await connection.execute(_HOLD, ids)
-    rows = await connection.fetch(_LOOK, ids)
+    rows = await connection.fetch(_COUNT, ids, run_id)
     found = [each for row in rows for each in standings(row) if each.limit is not LimitName.REQUESTS]
     for standing in found:
         if standing.is_reached:
             raise refusal(standing)
-    await connection.execute(_COUNT, ids, run_id)
     return [
         replace(standing, used=standing.used + 1) if standing.limit is LimitName.RUNS else standing
         for standing in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -37,9 +38,9 @@ class Ledger:
 class Processes(RuleBasedStateMachine):
     """Three processes, whose clocks go equally fast but show different times."""
 
-    @initialize(quota=st.integers(1, 8))
-    def begin(self, quota: int) -> None:
-        self.now_ms = 1_000.0
+    @initialize(quota=st.integers(1, 4), now_ms=st.sampled_from([0, 58_500, 59_500]))
+    def begin(self, quota: int, now_ms: int) -> None:
+        self.now_ms = float(now_ms)
         self.ledger = Ledger(quota)
         self.shares = [Share(quota) for _ in range(3)]
         self.admitted: dict[int, int] = {}
@@ -47,7 +48,16 @@ class Processes(RuleBasedStateMachine):
     def clock(self, of: int) -> float:
         return self.now_ms + of * 7_777_777
 
-    @rule(of=st.integers(0, 2), most=st.integers(0, 8), takes_ms=st.integers(0, 2_000))
+    @rule(
+        of=st.integers(0, 2),
+        number=st.integers(1, 4),
+        most=st.integers(0, 4),
+        takes_ms=st.sampled_from([0, 1, 700]),
+    )
+    def requests(self, of: int, number: int, most: int, takes_ms: int) -> None:
+        for _ in range(number):
+            self.request(of, most, takes_ms)
+
     def request(self, of: int, most: int, takes_ms: int) -> None:
         share = self.shares[of]
         asked_ms = self.clock(of)
@@ -70,16 +80,17 @@ class Processes(RuleBasedStateMachine):
         if share.spend(self.clock(of)) is Spent.YES:
             share.unspend()
 
-    @rule(of=st.integers(0, 2))
-    def tidy(self, of: int) -> None:
-        if (rest := self.shares[of].rest()) is not None:
-            self.ledger.give_back(*rest)
+    @rule(times=st.integers(1, 2))
+    def tidy(self, times: int) -> None:
+        for share in self.shares * times:
+            if (rest := share.rest()) is not None:
+                self.ledger.give_back(*rest)
 
     @rule(of=st.integers(0, 2))
     def killed(self, of: int) -> None:
         self.shares[of] = Share(self.ledger.quota)
 
-    @rule(ms=st.integers(1, 61_000))
+    @rule(ms=st.sampled_from([1, 999, 1_000, 30_000, 59_000]))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
 
@@ -91,6 +102,7 @@ class Processes(RuleBasedStateMachine):
 
 
 TestProcesses = Processes.TestCase
+TestProcesses.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
 
 
 def grant(**more: Any) -> Grant:
