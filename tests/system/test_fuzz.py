@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,6 +36,12 @@ UNTOLD = [
     ignored_auth,  # tests/api/test_access.py
     unsupported_method,  # tests/api/test_edge.py
 ]
+
+
+@schemathesis.serializer("application/x-ndjson")
+def _one_line(context: Any, value: Any) -> bytes:
+    """What is made up for a line, as the only one of a file."""
+    return json.dumps(value, default=str).encode() + b"\n"
 
 
 @dataclass

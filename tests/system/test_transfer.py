@@ -228,15 +228,15 @@ async def test_who_carried_what_is_in_the_audit_log(postgres: PostgresServer) ->
         await exported(here, f"/v1/branches/{branch}")
         lines = await exported(here, project)
         await imported(there, lines)
-        noted = [entry for entry in (await here.get("/v1/audit-log?order=asc"))["data"]]
+        noted = (await here.get("/v1/audit-log?order=asc"))["data"]
         assert [(entry["action"], entry["subject"]) for entry in noted] == [
             ("branch.govern", f"branch:{branch}"),
             ("project.update", f"project:{project.rpartition('/')[2]}"),
             ("branch.export", f"branch:{branch}"),
             ("project.export", f"project:{project.rpartition('/')[2]}"),
         ]
-        assert noted[0]["changed"] == ["legal_hold"]
-        assert noted[1]["changed"] == ["legal_hold", "retention_days"]
+        assert noted[0]["detail"]["changed"] == ["legal_hold"]
+        assert noted[1]["detail"]["changed"] == ["legal_hold", "retention_days"]
         (took,) = (await there.get("/v1/audit-log"))["data"]
         assert (took["action"], took["subject"]) == ("branch.import", f"branch:{branch}")
         assert (await there.get(f"/v1/branches/{branch}"))["legal_hold"] is True
