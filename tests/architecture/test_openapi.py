@@ -117,6 +117,7 @@ def test_an_operation_names_the_schema_of_its_answer(
 def test_bodies_and_answers_have_examples() -> None:
     parts = {
         *("EventFieldView", "ExecutionView", "NewKeyView", "NewEndpointView", "DecisionView"),
+        *("CallThenView", "StreamThenView"),
         *("DecidedThenView", "SimulatedCallView", "EffectCountsView", "TotalsView"),
     }
     bodies = {

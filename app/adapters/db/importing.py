@@ -30,7 +30,9 @@ INSERT INTO audit_log (id, project_id, key_id, action, subject) VALUES ($1, $2, 
 
 # Nothing points at the runs and branches of which these tell, so nothing else keeps them to their project.
 _FOREIGN_RUNS: Final = "SELECT true FROM runs WHERE id = ANY($1::uuid[]) AND project_id <> $2 LIMIT 1"
-_FOREIGN_PARENT: Final = "SELECT true FROM branches WHERE id = $1 AND project_id <> $2"
+_FOREIGN: Final = """
+SELECT true FROM branches WHERE id = $1 AND project_id <> $3
+UNION ALL SELECT true FROM runs WHERE id = $2 AND project_id <> $3"""
 
 
 class PostgresImports:
@@ -86,7 +88,9 @@ class _Section:
             raise IdTaken("The id is in use.")
         kind = "branch" if isinstance(first, BranchLine) else "run"
         if isinstance(first, BranchLine):
-            if await self._connection.fetchval(_FOREIGN_PARENT, first.parent_id, self._project_id):
+            if await self._connection.fetchval(
+                _FOREIGN, first.parent_id, first.forked_run_id, self._project_id
+            ):
                 raise IdTaken("The branch is said to be a fork of another project's.")
             await self.rows([first], run_id=None)
             self._branch_id = first.id

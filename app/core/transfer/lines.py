@@ -97,6 +97,8 @@ class BranchLine(Line):
     next_position: Number
     parent_id: Id | None
     forked_at: Id | None
+    forked_run_id: Id | None
+    forked_seq: Number | None
     legal_hold: bool
     created_at: Moment
     updated_at: Moment
@@ -117,6 +119,7 @@ class MessageLine(Line):
     content: Object
     run_id: Id | None
     action_request_id: Id | None
+    superseded: bool
     created_at: Moment
 
 
@@ -136,6 +139,8 @@ class RunLine(Line):
     key_id: Id | None
     request_id: str | None
     traceparent: str | None
+    replaces: Id | None
+    superseded: bool
     cancel_requested_at: Moment | None
     expires_at: Moment | None
     result: Any
