@@ -116,6 +116,7 @@ def test_bodies_and_answers_have_examples() -> None:
     parts = {
         *("EventFieldView", "ExecutionView", "NewKeyView", "NewEndpointView", "DecisionView"),
         *("DecidedThenView", "SimulatedCallView", "EffectCountsView", "TotalsView"),
+        *("StreamThenView", "CallThenView"),
     }
     bodies = {
         operation.values[2]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/")[-1]  # type: ignore[index]
