@@ -119,6 +119,7 @@ def test_bodies_and_answers_have_examples() -> None:
         *("EventFieldView", "ExecutionView", "NewKeyView", "NewEndpointView", "DecisionView"),
         *("CallThenView", "StreamThenView"),
         *("DecidedThenView", "SimulatedCallView", "EffectCountsView", "TotalsView"),
+        *("StreamThenView", "CallThenView"),
     }
     bodies = {
         operation.values[2]["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/")[-1]  # type: ignore[index]

@@ -186,6 +186,27 @@ async def test_an_act_and_a_consensus_can_roll_back(service: Service) -> None:
     assert await said(service, branch) == [*pairs, ("instruction", "vote"), ("assistant_response", None)]
 
 
+async def test_a_repeat_of_a_rollback_joins_its_run_and_ends_nobody(pair: tuple[Service, Service]) -> None:
+    one, _ = pair
+    branch = await one.branch(chat_model=await model(one, *ANSWER))
+    await acting(one, branch)
+
+    async def asked(service: Service) -> Any:
+        return await service.http.post(
+            f"/v1/branches/{branch}/operate",
+            json={"instruction": "next", "if_busy": "rollback"},
+            headers={"Idempotency-Key": "once", "Prefer": "wait=50"},
+        )
+
+    first = await asked(one)
+    active = await one.started(branch, chat_model=await model(one, *SLOW))
+    for service in pair:
+        again = await asked(service)
+        assert (again.json()["id"], again.headers["Idempotency-Replayed"]) == (first.json()["id"], "true")
+    assert (await one.get(f"/v1/runs/{active['id']}"))["status"] == "running"
+    assert await said(one, branch) == TURN
+
+
 async def test_two_hundred_clients_on_one_branch_leave_a_well_formed_conversation(
     pair: tuple[Service, Service],
 ) -> None:

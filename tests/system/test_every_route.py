@@ -33,6 +33,7 @@ OWNED = [
 ]
 
 BODIES: dict[str, Any] = {
+    "fork_run": {"at_seq": 1},
     "append_messages": {"messages": [{"kind": "system", "content": {"text": "mine now"}}]},
     "operate": {"instruction": "go"},
     "act": {"requests": []},

@@ -43,8 +43,10 @@ def git(*arguments: str) -> bytes:
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree of the last commit that did not have the newest migration."""
     newest = Path(revisions()[-1].path).relative_to(ROOT)
-    added = git("log", "--format=%H", "--diff-filter=A", "-n1", "--", str(newest)).decode().strip()
-    archive = git("archive", f"{added}^" if added else "HEAD", "app", "migrations", "tests")
+    # Of merges what they brought to the branch that they are on.
+    added = git("log", "--first-parent", "-m", "--format=%H", "--diff-filter=A", "-n1", "--", str(newest))
+    before = f"{added.decode().strip()}^" if added else "HEAD"
+    archive = git("archive", before, "app", "migrations", "tests")
     if not archive:
         pytest.skip("the history does not reach back to the version before the newest migration")
     tree = tmp_path_factory.mktemp("earlier")

@@ -93,7 +93,12 @@ async def get_run(
     run = await running.runs.get(who.project_id, run_id)
     if query.at is None:
         return reply(run_body(run))
-    return reply(run_then(run, await moment_of(running.store, run, query.at)))
+    moment = await moment_of(running.store, run, query.at)
+    if moment.ended and not run.ended:
+        run = await running.runs.get(
+            who.project_id, run_id
+        )  # it ended between the two looks: with its result
+    return reply(run_then(run, moment))
 
 
 @router.post(

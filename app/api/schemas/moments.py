@@ -102,7 +102,18 @@ class RunThenView(View):
                             "text": "Half an ans",
                         }
                     ],
-                    "function_calls": [],
+                    "function_calls": [
+                        {
+                            "call_id": None,
+                            "tool_call_id": "call_1",
+                            "function": "add",
+                            "arguments": {"a": 19, "b": 23},
+                            "status": "requested",
+                            "attempts": 0,
+                            "output": None,
+                            "error": None,
+                        }
+                    ],
                     "created_at": _NOW,
                     "started_at": _NOW,
                     "ended_at": None,
