@@ -94,7 +94,8 @@ async def test_a_killed_process_takes_no_more_with_it_than_its_share(replicas: R
             await third.process.wait()
         return await all_of(replicas, key, quota - share)
 
-    assert await in_one_minute(replicas.database_url, work) == quota - share
+    # It may have had the time to give back what it did not use.
+    assert quota - share <= await in_one_minute(replicas.database_url, work) < quota
 
 
 async def test_of_many_at_the_last_permitted_run_one_gets_in(replicas: Replicas) -> None:
