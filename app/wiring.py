@@ -27,16 +27,14 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import driver_arguments, make_engine
+from app.adapters.db.engine import make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
-from app.adapters.db.quotas import PostgresQuotas
 from app.adapters.db.readiness import DatabaseChecks
 from app.adapters.db.session import Database
-from app.adapters.db.shares import PostgresShares
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks
@@ -58,6 +56,7 @@ from app.core.operate.lifecycle import LifecycleBody
 from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
 from app.house_wiring import keep_house
+from app.limit_wiring import limiting
 from app.mcp_wiring import Speaking, speaking
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
@@ -75,7 +74,7 @@ from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
-from app.services.limits import Limits, Meter
+from app.services.limits import Limits
 from app.services.models import Models, OperatorModels
 from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
@@ -197,7 +196,9 @@ async def application(
         governor = Governor(expressions, HttpGates(outbound, signer))
         bus = await stack.enter_async_context(hooking(settings, network, signer))
         keys = keys_of(on, settings)
-        limits = await stack.enter_async_context(_limiting(on, database_url, keys))
+        limits = await stack.enter_async_context(
+            limiting(on.database, database_url, on.clock, on.ids, keys.forget)
+        )
         models = _models(
             on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
         )
@@ -273,18 +274,6 @@ async def application(
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
         await stack.enter_async_context(working(made, on.engine, on.clock, settings.retention_days))
         yield Application(app, made.recorder, development, running.closing)
-
-
-@asynccontextmanager
-async def _limiting(on: Ground, database_url: str, keys: Keys) -> AsyncIterator[Limits]:
-    """The limits of keys and projects, shared with other processes until the block ends."""
-    shares = PostgresShares(driver_arguments(database_url))
-    limits = Limits(PostgresQuotas(on.database, on.ids), Meter(shares, on.clock), keys.forget)
-    async with background(limits.work()):
-        try:
-            yield limits
-        finally:
-            await shares.close()
 
 
 def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None:

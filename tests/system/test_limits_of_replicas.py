@@ -41,7 +41,9 @@ async def replicas(
 ) -> AsyncIterator[Replicas]:
     async with migrated(postgres) as url, AsyncExitStack() as stack:
         home: Path = tmp_path_factory.mktemp("replicas")
-        processes = [await stack.enter_async_context(serving(url, home)) for _ in range(2)]
+        # A process that is only slow keeps its runs: one that is taken for lost makes room for another.
+        settings = {"BRANCHLINE_LEASE_MS": "30000"}
+        processes = [await stack.enter_async_context(serving(url, home, **settings)) for _ in range(2)]
         yield Replicas(processes, await Limited.of(processes[0].http), url, home)
 
 
@@ -94,7 +96,8 @@ async def test_a_killed_process_takes_no_more_with_it_than_its_share(replicas: R
             await third.process.wait()
         return await all_of(replicas, key, quota - share)
 
-    assert await in_one_minute(replicas.database_url, work) == quota - share
+    # It may have had the time to give back what it did not use.
+    assert quota - share <= await in_one_minute(replicas.database_url, work) < quota
 
 
 async def test_of_many_at_the_last_permitted_run_one_gets_in(replicas: Replicas) -> None:
