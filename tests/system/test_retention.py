@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.adapters.db.engine import make_engine
+from app.adapters.db.holds import SWEEP
 from app.adapters.db.partitions import partitions, week_of
 from app.adapters.db.retention import sweep
 from tests.support.clients import Clients
+from tests.support.polling import until_true
 from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
@@ -196,12 +199,31 @@ async def test_a_sweep_leaves_what_is_being_put_under_a_hold(
     run = await ended(service)
     connection = await asyncpg.connect(database_url)
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", 0x7377656570)
+        await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", SWEEP)
         await connection.execute("UPDATE branches SET legal_hold = true")
         assert await swept(engine, on=40, days=1) == KEPT
     assert await swept(engine, on=40, days=1) == KEPT
     await connection.close()
     assert len(await service.events(run["id"])) == run["last_seq"]
+
+
+@pytest.mark.parametrize("what", ["branch", "project"])
+async def test_a_hold_waits_for_a_sweep(service: Service, database_url: str, what: str) -> None:
+    """Else it could be answered, and the log be dropped a moment later by a sweep that had not seen it."""
+    run = await ended(service)
+    path = f"/v1/branches/{run['branch_id']}" if what == "branch" else await home(service)
+    connection = await asyncpg.connect(database_url)
+
+    async def waits() -> bool:
+        return bool(await connection.fetchval("SELECT true FROM pg_locks WHERE NOT granted LIMIT 1"))
+
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", SWEEP)
+        setting = asyncio.create_task(changed(service, path, legal_hold=True))
+        await until_true(waits)
+        assert not setting.done()
+    assert (await setting)["legal_hold"] is True
+    await connection.close()
 
 
 async def test_a_week_in_use_is_left_to_the_next_sweep(
