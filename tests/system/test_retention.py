@@ -15,6 +15,9 @@ from app.adapters.db.engine import make_engine
 from app.adapters.db.holds import SWEEP
 from app.adapters.db.partitions import partitions, week_of
 from app.adapters.db.retention import sweep
+from app.house_wiring import keep_house
+from app.services.background import background
+from tests.support.ambient import FakeClock
 from tests.support.clients import Clients
 from tests.support.polling import until_true
 from tests.support.service import Service, running
@@ -91,6 +94,25 @@ async def test_a_week_that_nobody_needs_is_dropped(
     assert await connection.fetchval("SELECT to_regclass($1)", week) is None
     await connection.close()
     assert (await events_of(service, run)).status_code == 410
+
+
+async def test_housekeeping_drops_what_is_old(service: Service, engine: AsyncEngine) -> None:
+    run = await ended(service)
+    clock = FakeClock(in_days(40))
+
+    async def gone() -> bool:
+        return bool((await events_of(service, run)).status_code == 410)
+
+    async with background(keep_house(engine, clock, 60, pause_s=0.01)):
+        await until_true(lambda: _has_partition(engine, week_of(clock.now_ms) + 4))
+        assert not await gone()
+    async with background(keep_house(engine, clock, 30, pause_s=0.01)):
+        await until_true(gone)
+
+
+async def _has_partition(engine: AsyncEngine, week: int) -> bool:
+    async with engine.connect() as connection:
+        return week in await partitions(connection)
 
 
 async def test_a_run_without_its_log_tells_what_it_came_to(service: Service, engine: AsyncEngine) -> None:
