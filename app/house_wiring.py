@@ -20,13 +20,15 @@ HOUSEKEEPING_S = 3600.0
 log = structlog.get_logger("wiring")
 
 
-async def keep_house(engine: AsyncEngine, clock: Clock, retention_days: int | None) -> None:
+async def keep_house(
+    engine: AsyncEngine, clock: Clock, retention_days: int | None, *, pause_s: float = HOUSEKEEPING_S
+) -> None:
     """Round after round, until cancelled; one that fails is logged, and the next one follows.
 
     `retention_days` is how long logs of projects are kept that do not say so; None is for ever.
     """
     while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
+        await asyncio.sleep(pause_s)
         try:
             async with engine.begin() as connection:
                 await ensure_partitions(connection, now_ms=clock.wall_ms())

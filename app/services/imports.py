@@ -35,6 +35,8 @@ MAX_DEPTH: Final = 1_000
 BATCH: Final = 500
 """Lines that are written together."""
 BATCH_BYTES: Final = 4 * 1024 * 1024
+BREATH_BYTES: Final = 64 * 1024
+"""After so many bytes others have their turn."""
 CheckBranch = Callable[[BranchLine], None]
 """Raises Invalid for settings that no client could give a branch."""
 
@@ -109,11 +111,16 @@ class Imports:
         new = await writer.begin(first)
         found = Imported()
         _count(found, first)
+        since = 0
         rows = _Rows(writer if new else None, first.id if isinstance(first, RunLine) else None)
         while not isinstance(line := source.next(), EndLine):
             entry = check.take(line)
             _count(found, line, entry)
             await rows.add(line, entry, source.size)
+            since += source.size
+            if since > BREATH_BYTES:
+                since = 0
+                await asyncio.sleep(0)  # reading takes time that others wait for
         check.end(line)
         await rows.flush()
         return found if new else Imported(skipped=[first.id])
@@ -183,8 +190,8 @@ class _Rows:
         entries, self._entries = self._entries, []
         self._bytes = 0
         if self._writer is None:
-            await asyncio.sleep(0)
-        elif entries:
+            return
+        if entries:
             assert self._run_id is not None
             await self._writer.entries(self._run_id, entries)
         elif lines:

@@ -60,6 +60,8 @@ async def shown(service: Service) -> dict[str, Any]:
     history["runs"] = await all_of(service, "/v1/runs")
     for name in ("function-calls", "approvals", "client-calls"):
         history[name] = await all_of(service, f"/v1/{name}")
+    for by in ("day", "model", "branch", "run"):
+        history[f"usage by {by}"] = (await service.get(f"/v1/usage?group_by={by}"))["data"]
     for run in history["runs"]:
         path = f"/v1/runs/{run['id']}"
         views = [f"{path}/events?limit=1000{view}" for view in ("", "&view=callbacks", "&view=partial")]

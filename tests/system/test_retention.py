@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,9 +12,14 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.adapters.db.engine import make_engine
+from app.adapters.db.holds import SWEEP
 from app.adapters.db.partitions import partitions, week_of
 from app.adapters.db.retention import sweep
+from app.house_wiring import keep_house
+from app.services.background import background
+from tests.support.ambient import FakeClock
 from tests.support.clients import Clients
+from tests.support.polling import until_true
 from tests.support.service import Service, running
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +94,25 @@ async def test_a_week_that_nobody_needs_is_dropped(
     assert await connection.fetchval("SELECT to_regclass($1)", week) is None
     await connection.close()
     assert (await events_of(service, run)).status_code == 410
+
+
+async def test_housekeeping_drops_what_is_old(service: Service, engine: AsyncEngine) -> None:
+    run = await ended(service)
+    clock = FakeClock(in_days(40))
+
+    async def gone() -> bool:
+        return bool((await events_of(service, run)).status_code == 410)
+
+    async with background(keep_house(engine, clock, 60, pause_s=0.01)):
+        await until_true(lambda: _has_partition(engine, week_of(clock.now_ms) + 4))
+        assert not await gone()
+    async with background(keep_house(engine, clock, 30, pause_s=0.01)):
+        await until_true(gone)
+
+
+async def _has_partition(engine: AsyncEngine, week: int) -> bool:
+    async with engine.connect() as connection:
+        return week in await partitions(connection)
 
 
 async def test_a_run_without_its_log_tells_what_it_came_to(service: Service, engine: AsyncEngine) -> None:
@@ -196,12 +221,31 @@ async def test_a_sweep_leaves_what_is_being_put_under_a_hold(
     run = await ended(service)
     connection = await asyncpg.connect(database_url)
     async with connection.transaction():
-        await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", 0x7377656570)
+        await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", SWEEP)
         await connection.execute("UPDATE branches SET legal_hold = true")
         assert await swept(engine, on=40, days=1) == KEPT
     assert await swept(engine, on=40, days=1) == KEPT
     await connection.close()
     assert len(await service.events(run["id"])) == run["last_seq"]
+
+
+@pytest.mark.parametrize("what", ["branch", "project"])
+async def test_a_hold_waits_for_a_sweep(service: Service, database_url: str, what: str) -> None:
+    """Else it could be answered, and the log be dropped a moment later by a sweep that had not seen it."""
+    run = await ended(service)
+    path = f"/v1/branches/{run['branch_id']}" if what == "branch" else await home(service)
+    connection = await asyncpg.connect(database_url)
+
+    async def waits() -> bool:
+        return bool(await connection.fetchval("SELECT true FROM pg_locks WHERE NOT granted LIMIT 1"))
+
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", SWEEP)
+        setting = asyncio.create_task(changed(service, path, legal_hold=True))
+        await until_true(waits)
+        assert not setting.done()
+    assert (await setting)["legal_hold"] is True
+    await connection.close()
 
 
 async def test_a_week_in_use_is_left_to_the_next_sweep(

@@ -51,9 +51,7 @@ async def spoken(service: Service, random: Random) -> str:
     }
     branch = await service.branch(chat_model="m", **settings)
     for _ in range(random.randint(2, 5)):
-        await random.choice((_said, _operated, _retried, _acted, _asked, _carried_out, _forked))(
-            service, random, branch
-        )
+        await random.choice(EVENTS)(service, random, branch)
     return branch
 
 
@@ -68,8 +66,18 @@ async def _said(service: Service, random: Random, branch: str) -> None:
 
 
 async def _operated(service: Service, random: Random, branch: str) -> None:
-    await service.scripted("m", [*texts(random), {"text": "end"}, {"end": "stop"}])
+    script = [*texts(random), {"text": "end"}, {"end": "stop"}]
+    price = {"input": "0.123456789", "output": 7}
+    streams = {"streams": [{"attempts": [script]}]}
+    await service.model("m", provider="scripted", options=streams, price=price)
     await service.operate(branch, lifecycle={"context": {"request_id": "r-1"}})
+
+
+async def _called(service: Service, random: Random, branch: str) -> None:
+    call = {"index": 0, "id": "c1", "name": "add", "arguments": '{"a": 19, "b": 23}'}
+    await service.scripted("m", [{"text": "Let me add."}, {"tool_call": call}, {"end": "tool_calls"}])
+    run = await service.operate(branch, actions=True)
+    assert run["function_calls"]
 
 
 async def _retried(service: Service, random: Random, branch: str) -> None:
@@ -115,6 +123,9 @@ async def _forked(service: Service, random: Random, branch: str) -> None:
     assert answer.status_code == 201, answer.text
     if random.random() < 0.5:
         await _operated(service, random, answer.json()["id"])
+
+
+EVENTS = (_said, _operated, _called, _retried, _acted, _asked, _carried_out, _forked)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -78,7 +78,7 @@ class _Section:
 
     async def begin(self, first: BranchLine | RunLine) -> bool:
         """See the port."""
-        # Waits for another import of the same, and for whoever deletes it.
+        # Locked, so that what is found to be there is not being deleted.
         owner = await self._connection.fetchval(
             f"SELECT project_id FROM {first.table} WHERE id = $1 FOR KEY SHARE", first.id
         )

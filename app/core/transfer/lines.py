@@ -40,6 +40,8 @@ Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_text)
 Small = Annotated[int, Field(ge=0, le=2**15 - 1)]
 Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Ms = Annotated[int, Field(ge=0, le=253_402_300_799_999)]
+MOST_GROWN: Final = 500_000_000
+"""For numbers that grow on after an import, and must not come to the end of their columns."""
 Object = dict[str, Any]
 Ended = Literal["completed", "failed", "cancelled", "expired"]
 """Only what is over can be carried."""
@@ -93,8 +95,8 @@ class BranchLine(Line):
     permissions: Object | None
     hooks: list[Object] | None
     metadata: Object
-    version: Annotated[int, Field(ge=1, le=2**31 - 2)]
-    next_position: Number
+    version: Annotated[int, Field(ge=1, le=MOST_GROWN)]
+    next_position: Annotated[int, Field(ge=0, le=MOST_GROWN)]
     parent_id: Id | None
     forked_at: Id | None
     forked_run_id: Id | None
@@ -112,7 +114,7 @@ class MessageLine(Line):
 
     object: Literal["message"]
     id: Id
-    position: Annotated[int, Field(ge=-1, le=2**31 - 2)]
+    position: Annotated[int, Field(ge=-1, le=MOST_GROWN)]
     kind: Literal["system", "instruction", "assistant_response", "action_request", "action_response"]
     sender: str | None
     recipient: str | None
