@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall
 from app.core.action.table import Escalated, HandedOver, Outcome, Passed, Phase
-from app.core.action.verdict import Cancelled, Denied, Failed, Succeeded
+from app.core.action.verdict import Cancelled, Denied, Failed, Lost, Succeeded
 from app.core.client_tool import CLIENT, ClientSettings
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
@@ -95,7 +95,8 @@ class Attempts:
                 await self.record(call)
                 return
             await self.record(call, last=False)
-            await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
+            if not isinstance(transaction.verdict, Lost):
+                await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
             call.transaction = transaction.again()
             call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
             call.intended = call.begun = False
@@ -216,6 +217,9 @@ class Attempts:
     def _may_try_again(self, call: Call) -> bool:
         transaction, how = call.transaction, self._how
         verdict = transaction.verdict
+        if isinstance(verdict, Lost):
+            # What it did is not known, so it may be done once more only where that is no matter.
+            return call.spec is not None and call.spec.idempotent and self._execution.stop.source is None
         return (
             isinstance(verdict, Failed)
             and transaction.started

@@ -49,7 +49,7 @@ async def test_a_process_that_is_lost_between_two_attempts_leaves_no_request_una
         types = [event["type"] for event in events]
         assert types.count("TOOL_ERROR") == 1
         assert types.count("TOOL_COMPLETED") == len(requests)
-        assert types[-1] == ("RUN_COMPLETED" if waited else "RUN_FAILED")
+        assert types[-1] == "RUN_COMPLETED"
         messages = (await second.http.get(f"/v1/branches/{branch}/messages?order=asc")).json()["data"]
         kinds = [message["kind"] for message in messages]
         assert kinds == ["action_request", "action_response"] * len(requests)

@@ -324,8 +324,8 @@ def test_a_session_can_be_replayed_from_its_log(world: World) -> None:
         assert replay.finish() == finish
     if machine.state is State.COMPLETE:
         assert replay.tool_calls == [replace(call, raw="", replaced=0) for call in machine.tool_calls]
-        found = (replay.finish_reason, replay.finish_reason_raw)
-        assert found == (machine.finish_reason, machine.finish_reason_raw)
+        assert replay.finish_reason == machine.finish_reason
+        assert replay.finish_reason_raw == machine.finish_reason_raw
 
 
 @given(worlds)
