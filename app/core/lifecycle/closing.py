@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.core.events.abort import AbortCompleted, AbortRequested
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackEnd
@@ -20,6 +22,9 @@ from app.core.lifecycle.faults import Failure
 from app.core.lifecycle.standing import UNDER_WAY, Standing
 from app.core.lifecycle.table import State
 from app.core.lifecycle.verdict import Verdict
+
+OVER: Final = "the time for the run is over"
+"""What is said at the deadline."""
 
 
 def complete(session: Standing) -> Steps[None]:

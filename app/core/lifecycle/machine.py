@@ -13,7 +13,7 @@ from typing import Any
 from app.core.chunks import Chunk, TextDelta
 from app.core.events.session import Token
 from app.core.lifecycle import faults
-from app.core.lifecycle.closing import abort
+from app.core.lifecycle.closing import OVER, abort
 from app.core.lifecycle.effects import Ask, Effect, Finish, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure, failure_of
@@ -147,7 +147,7 @@ class StreamMachine(Standing):
             case None:
                 return _nothing()
             case Limit.TOTAL:
-                return self._abort("timeout", Failure(faults.DEADLINE, "the time for the run is over"))
+                return self._abort("timeout", Failure(faults.DEADLINE, OVER))
             case Limit.PAUSE:
                 return retry(self)
             case Limit.INITIAL | Limit.INTER as limit:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from app.core.lifecycle import faults
+from app.core.lifecycle.closing import OVER
 from app.core.lifecycle.effects import Finish, StreamError
 from app.core.lifecycle.table import State
 from app.core.lifecycle.toolcalls import ToolCall
@@ -143,7 +144,7 @@ class Replay:
         if self._aborted_by is not None:
             by_time = self._aborted_by == "timeout"
             trouble = faults.DEADLINE if by_time else faults.ABORTED
-            message = "the time for the run is over" if by_time else f"ended by {self._aborted_by}"
+            message = OVER if by_time else f"ended by {self._aborted_by}"
             return Finish(faults.Failure(trouble, message).error, aborted=not by_time)
         return Finish(self._last_error())
 

@@ -7,10 +7,12 @@ from typing import Final
 from app.core.events.base import Callback
 from app.core.events.retry import RetryAttempt, RetryStart
 from app.core.lifecycle import faults
+from app.core.lifecycle.closing import OVER, abort
 from app.core.lifecycle.draft import Draft
 from app.core.lifecycle.effects import Finish, Position, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure
+from app.core.lifecycle.limits import Limit
 from app.core.lifecycle.opening import retry
 from app.core.lifecycle.outage import Outage
 from app.core.lifecycle.replay import RECOVERY, Replay
@@ -31,6 +33,9 @@ def take_over(session: Standing, past: Replay, number: int) -> Steps[None]:
     _stand(session, past)
     session.limits.begin(past.began_ms)
     yield Position(session.attempt, session.fallback_index)
+    if session.limits.struck(session.now_ms) is Limit.TOTAL:
+        yield from abort(session, "timeout", Failure(faults.DEADLINE, OVER))
+        return
     if past.pause_ends_ms is not None:
         session.resume_at = tokens_before(session, past.fault_category or "", past.fault_position)
         if past.pause_ends_ms > session.now_ms:
