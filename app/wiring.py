@@ -87,8 +87,6 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-GRACE_S = 10.0
-"""How long running runs may go on after the service was told to stop."""
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -261,7 +259,9 @@ async def application(
             settings.wait_max_s,
         )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock))
+        await stack.enter_async_context(
+            working(made, on.engine, on.clock, closing=running.closing, grace_s=settings.grace_s)
+        )
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -378,12 +378,19 @@ def openapi_document() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
-    """Record, execute and keep partitions ahead, until the block ends."""
+async def working(
+    made: Machinery, engine: AsyncEngine, clock: Clock, *, closing: asyncio.Event, grace_s: float
+) -> AsyncIterator[None]:
+    """Record, execute and keep partitions ahead, until the block ends; once `closing` is set nothing new."""
+
+    async def retiring() -> None:
+        await closing.wait()
+        made.executor.retire()
+
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
-        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
+        for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock), retiring()):
             await stack.enter_async_context(background(work))
         yield
-        await made.executor.stop(GRACE_S)
+        await made.executor.stop(grace_s)
         await made.recorder.drain(5)

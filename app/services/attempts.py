@@ -78,12 +78,15 @@ class Attempts:
 
     async def to_the_end(self, call: Call) -> None:
         """Attempt after attempt, until the call has ended."""
-        how, transaction = self._how, call.transaction
+        transaction = call.transaction
         if not call.runs:
             return
         if transaction.verdict is not None and transaction.phase is not Phase.RECORDING:
-            self._records.closed(call)
-            return
+            # Its process was lost between two attempts.
+            if not self._may_try_again(call):
+                self._records.closed(call)
+                return
+            await self._begin_again(call)
         while True:
             transaction = call.transaction
             if transaction.phase is not Phase.RECORDING:
@@ -95,12 +98,17 @@ class Attempts:
                 await self.record(call)
                 return
             await self.record(call, last=False)
-            if not isinstance(transaction.verdict, Lost):
-                await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
-            call.transaction = transaction.again()
-            call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
-            call.intended = call.begun = False
-            self._records.tried_again(call)
+            await self._begin_again(call)
+
+    async def _begin_again(self, call: Call) -> None:
+        """Append the next attempt, after the pause for a failure; one that was lost is made again at once."""
+        how, transaction = self._how, call.transaction
+        if not isinstance(transaction.verdict, Lost):
+            await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
+        call.transaction = transaction.again()
+        call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
+        call.intended = call.begun = False
+        self._records.tried_again(call)
 
     async def _attempt(self, call: Call) -> Outcome:
         """Everything from the recorded intent to what came of it; the phase is left at the end's."""

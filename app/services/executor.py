@@ -240,6 +240,7 @@ class Executor:
             for run_id in lost:
                 self._forget(run_id, leases[run_id])
         if self._stopping:
+            await self._return()
             return
         now_ms = self._clock.wall_ms()
         if now_ms >= self._expiry_due_ms:
@@ -272,15 +273,27 @@ class Executor:
 
     async def stop(self, grace_s: float) -> None:
         """Let runs end by themselves for a while, then leave those that have not to other processes."""
-        self._stopping = True
+        self.retire()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        left = await self._leave()
+        self._given_up += await self._leave()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
         with contextlib.suppress(Unavailable):
-            await self._store.release({run.id: run.epoch for run in (*left, *self._given_up)})
-            await self._store.give_back(self._given_back)
+            await self._return()
+
+    def retire(self) -> None:
+        """Take nothing up any more, and leave what is still handed to this process to others."""
+        self._stopping = True
+
+    async def _return(self) -> None:
+        """Let others have what this process has got, and does not execute."""
+        given_up, self._given_up = self._given_up, []
+        given_back, self._given_back = self._given_back, []
+        if given_up:
+            await self._store.release({run.id: run.epoch for run in given_up})
+        if given_back:
+            await self._store.give_back(given_back)
 
     async def _leave(self) -> list[RunRecord]:
         """Stop the tasks of all runs as soon as what they have said is stored; those that go on elsewhere."""

@@ -157,6 +157,8 @@ class RunLog:
 
     def write(self, *rows: Row) -> None:
         """Have rows committed together with the events so far; who needs them stored awaits `committed`."""
+        if self._failure is not None:
+            raise self._failure
         self._rows.extend(rows)
         self._touch(self, self.feed.watchers > 0)
 

@@ -48,6 +48,8 @@ class Recovery:
         epoch = execution.run.epoch
         log.warning("run taken over", run_id=str(execution.run.id), epoch=epoch, cause=cause)
         execution.log.event(RunRecovered(epoch, cause))
+        # A run that kills its processes would otherwise do so before it is counted.
+        await execution.log.committed()
         past.recoveries += cause != SHUTDOWN
         execution.past = past
         await self._runs.patiently(execution, lambda: self._lost_attempts.count(execution))
