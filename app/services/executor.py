@@ -232,7 +232,7 @@ class Executor:
         self._hurried.set()
 
     async def _beat(self) -> None:
-        leases = {run_id: execution.run.epoch for run_id, execution in self._running.items()}
+        leases = {id: held.run.epoch for id, held in self._running.items() if not held.log.lost}
         if leases:
             cancelled, lost = await self._store.renew(leases)
             for run_id in cancelled:
@@ -252,6 +252,8 @@ class Executor:
         for runs, cause in ((claimed.orphans, LEASE_EXPIRED), (claimed.given_up, SHUTDOWN)):
             for run in runs:
                 self._take(run, partial(self._recover, cause), self._given_up)
+        if len(claimed.orphans) + len(claimed.given_up) >= CLAIM_LIMIT:
+            self.hurry()  # a process has left more than that
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)
@@ -276,9 +278,10 @@ class Executor:
         self.retire()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        self._given_up += await self._leave()
+        left = await self._leave()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
+        self._given_up += left
         with contextlib.suppress(Unavailable):
             await self._return()
 

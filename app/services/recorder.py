@@ -76,6 +76,11 @@ class RunLog:
         self._ts, self._spans = past.last_ts, past.spans
 
     @property
+    def lost(self) -> bool:
+        """Whether the run is somebody else's."""
+        return isinstance(self._failure, LeaseLost)
+
+    @property
     def seq(self) -> int:
         """Number of the last event given."""
         return self._seq

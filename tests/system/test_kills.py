@@ -20,6 +20,7 @@ from tests.support.kills import (
     gives,
     waits,
 )
+from tests.support.model_server import Attempt
 from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -342,3 +343,26 @@ async def test_a_run_outlives_its_process(outcomes: Mapping[str, Outcome], name:
     wanted = "cancelled" if name.startswith("cancelled") else "completed"
     assert outcome.run["status"] == wanted, outcome.run["error"]
     PHASES[name][1](outcome)
+
+
+def scattered(at: int) -> Phase:
+    """A run that is slower than the one before it."""
+    name, tool = f"scattered{at}", f"tool{at}"
+    pause: Json = {"wait_ms": 15 * at}
+    script = [pause, {"text": "Look"}, pause, *asks(tool)]
+    late = Attempt([b"{}"], content_type="application/json", framing="length", open_wait_s=0.01 * at)
+    return Phase(name, [script], GOES_ON, body=ACTIONS, tools={tool: [late]})
+
+
+async def test_runs_outlive_a_kill_at_whatever_moment_it_hits_them(database_url: str, tmp_path: Path) -> None:
+    first = Phase("measure", [ANSWER], until="RUN_COMPLETED")
+    outcomes = await Stage([first, *map(scattered, range(24))]).play(database_url, tmp_path)
+    for outcome in outcomes.values():
+        assert_one_history(outcome)
+        assert outcome.run["status"] == "completed", outcome.run["error"]
+    for at in range(24):
+        outcome = outcomes[f"scattered{at}"]
+        assert len(outcome.asked[f"tool{at}"]) <= 1
+        assert outcome.shape == ["instruction", "assistant_response", "action_request", "action_response"]
+        assert [call["status"] for call in outcome.calls] in (["completed"], ["aborted"])
+    assert any("RUN_RECOVERED" in outcome.types for outcome in outcomes.values())

@@ -72,7 +72,7 @@ async def test_all_runs_of_a_process_that_is_killed_go_on_and_end(database_url: 
 async def test_a_stop_ends_streams_resumably_and_the_process_cleanly(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with serving(database_url, tmp_path) as service:
+    async with serving(database_url, tmp_path, BRANCHLINE_GRACE_S="0.5") as service:
         run = await service.started(await _branch(service), "operate", {"instruction": "talk"})
         watching = asyncio.create_task(service.follow(run, ""))
         await service.follow(run, "TOKEN")
