@@ -25,6 +25,7 @@ RESET: dict[str, Any] = {"error": {"kind": "network", "type": "connection_reset"
 TALK: list[dict[str, Any]] = [{"text": "One, "}, {"text": "two, "}, {"wait_ms": 1}, {"text": "three"}]
 REST = [{"text": "and three."}, {"end": "stop"}]
 NO_LIMITS = TimeoutOptions(initial_ms=None, inter_ms=None)
+BEGAN_MS = 10_000
 SLOWLY = RetryOptions(base_delay_ms=400, strategy=Strategy.FIXED)
 
 
@@ -100,7 +101,8 @@ def world_of(*attempts: list[dict[str, Any]], **options: Any) -> World:
 
 def gone_on(world: World, kind: str, nth: int = 1, *, away_ms: float = 0, number: int = 1) -> Any:
     """The machine and the lines of the process that goes on when the first is lost after an event."""
-    first, _ = world.run()
+    first = world.machine()
+    StreamDriver(first, world.scripts, decide=world.decide, start_ms=BEGAN_MS).run()
     found = [at for at, (_, _, effects) in enumerate(first.tape) if kind in map(type_of, effects)]
     tape = first.tape[: found[nth - 1] + 1]
     seen = told(tape)
@@ -165,7 +167,7 @@ def test_the_rest_of_a_pause_is_waited_for(away_ms: int, begins_ms: int) -> None
     machine, lines, trace = gone_on(world, "RETRY_ATTEMPT", away_ms=away_ms)
     assert lines[0][0] == "ATTEMPT_START"
     (started,) = [entry.at_ms for entry in trace.seen if entry.event.type == "ATTEMPT_START"]
-    assert started == begins_ms
+    assert started == BEGAN_MS + begins_ms
     assert (machine.spent.retries, machine.spent.recoveries) == (1, 0)
 
 
@@ -194,3 +196,16 @@ def test_the_time_for_the_session_goes_on_while_nobody_has_it() -> None:
     assert lines[0] == ("ABORT_REQUESTED", {"source": "timeout"})
     assert trace.opens == []
     assert trace.code == "DEADLINE_EXCEEDED"
+
+
+def test_the_figures_and_the_causes_are_those_of_the_whole_session() -> None:
+    world = world_of([{"wait_ms": 20}, RESET], retry=RetryOptions(max_retries=0))
+    world.scripts.append([TALK, [RESET]])
+    _, _, trace = gone_on(world, "TOKEN", away_ms=500)
+    assert trace.code == "ALL_STREAMS_EXHAUSTED"
+    assert trace.finish is not None
+    assert trace.finish.error is not None
+    assert [cause["code"] for cause in trace.finish.error.detail["causes"]] == ["NETWORK_ERROR"] * 2
+    (summary,) = trace.of("SESSION_SUMMARY")
+    assert (summary["startTs"], summary["duration"], summary["fallbackDepth"]) == (BEGAN_MS, 520, 1)
+    assert trace.of("SESSION_END") == [{"success": False, "totalAttempts": 3}]
