@@ -26,6 +26,7 @@ from app.services.outside import ModelCatalog, Outside
 from app.services.oversight import Overseer
 from app.services.plan import Planner
 from app.services.recorder import Listener, Recorder
+from app.services.recovery import Recovery
 from app.services.runs import Runs
 from app.services.stream import Decide
 
@@ -112,9 +113,13 @@ def machinery(
         waits = await store.settled_waits(run.id, run.epoch, close=True)
         acting.abandon(execution, await store.open_calls(run.id), waits)
 
+    async def recover(cause: str, execution: Execution) -> None:
+        await recovery.take_over(execution, cause)
+
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
     beat_s = min(BEAT_S, lease_ms / 3_000)
-    executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
+    executor = Executor(store, recorder, resume, recover, abandon, clock, beat_s=beat_s)
     runs = Runs(store, executor, feeds, planners, clock, ids)
     lost_attempts = LostAttempts(store, runs.prepared, clock)
+    recovery = Recovery(store, runs, lost_attempts, abandon)
     return Machinery(store, recorder, executor, runs, feeds)

@@ -202,6 +202,8 @@ class Settings(BaseSettings):
     """Not looked at yet: every process serves and executes."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
+    grace_s: float = Field(10, ge=0, le=3_600)
+    """How long a process that is stopped lets its runs go on before it leaves them to another."""
     history_bytes: int = Field(32 * 1024 * 1024, ge=0)
     """Memory for the conversations that were used last, about, over all branches; 0 reads them anew."""
 

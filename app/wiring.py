@@ -90,8 +90,6 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-GRACE_S = 10.0
-"""How long running runs may go on after the service was told to stop."""
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -272,7 +270,16 @@ async def application(
             transferring(settings, database_url, on.engine, on.clock, on.ids, made.store, services.projects)
         )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock, settings.retention_days))
+        await stack.enter_async_context(
+            working(
+                made,
+                on.engine,
+                on.clock,
+                settings.retention_days,
+                closing=running.closing,
+                grace_s=settings.grace_s,
+            )
+        )
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -392,9 +399,20 @@ def openapi_document() -> dict[str, Any]:
 
 @asynccontextmanager
 async def working(
-    made: Machinery, engine: AsyncEngine, clock: Clock, retention_days: int | None
+    made: Machinery,
+    engine: AsyncEngine,
+    clock: Clock,
+    retention_days: int | None,
+    *,
+    closing: asyncio.Event,
+    grace_s: float,
 ) -> AsyncIterator[None]:
-    """Record, execute and keep partitions ahead, until the block ends."""
+    """Record, execute and keep partitions ahead, until the block ends; once `closing` is set nothing new."""
+
+    async def retiring() -> None:
+        await closing.wait()
+        made.executor.retire()
+
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
         for work in (
@@ -402,8 +420,9 @@ async def working(
             made.recorder.work(),
             made.executor.work(),
             keep_house(engine, clock, retention_days),
+            retiring(),
         ):
             await stack.enter_async_context(background(work))
         yield
-        await made.executor.stop(GRACE_S)
+        await made.executor.stop(grace_s)
         await made.recorder.drain(5)

@@ -253,6 +253,8 @@ class Claimed:
 
     orphans: Sequence[RunRecord] = ()
     """They ran in a process whose lease has run out."""
+    given_up: Sequence[RunRecord] = ()
+    """They ran in a process that was stopped, and left them to others."""
     started: Sequence[RunRecord] = ()
     """They were queued, and their branch was free."""
     woken: Sequence[RunRecord] = ()
@@ -354,6 +356,9 @@ class RunStore(WaitStore, Protocol):
 
     async def claim(self, limit: int) -> Claimed:
         """Take over what no living process holds. `last_seq` of each run is that of its log."""
+
+    async def release(self, leases: Mapping[UUID, int]) -> None:
+        """Leave running runs (run -> epoch) that this process holds to whoever claims next."""
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """Queue runs again that this process holds and has written nothing for."""

@@ -116,9 +116,10 @@ class Feeds:
         """The run's feed, while it runs here."""
         return self._feeds.get(run_id)
 
-    def drop(self, run_id: UUID) -> None:
-        """Forget a run; those who follow it still hold its feed."""
-        self._feeds.pop(run_id, None)
+    def drop(self, run_id: UUID, feed: Feed) -> None:
+        """Forget a run's feed, unless it has got another by now; those who follow it still hold it."""
+        if self._feeds.get(run_id) is feed:
+            del self._feeds[run_id]
 
     def __len__(self) -> int:
         return len(self._feeds)

@@ -29,6 +29,8 @@ class Plan:
 
     perform: Callable[[Execution], Awaitable[None]]
     """Carries the run to its end; the first events are recorded by then."""
+    recover: Callable[[Execution, Earlier], Awaitable[None]]
+    """Carries a run to its end that another process had begun, from where `execution.past` says it stands."""
     stream_events: Sequence[Event] = ()
     """The first events of its first stream, which is already on its way when the run is accepted."""
     propose: Callable[[Execution], None] | None = None

@@ -160,15 +160,21 @@ class Runs:
         return await self._store.branch_state(project_id, branch_id, conversation=planner.converses)
 
     async def take_up(self, execution: Execution) -> None:
-        """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
+        """Carry a stored run on that has got its branch, that waited, or that another process had begun.
+
+        Raises what planning raises.
+        """
         run = execution.run
-        plan = await self._patiently(execution, lambda: self.prepared(run))
-        if run.resume is None or plan.go_on is None:
+        plan = await self.patiently(execution, lambda: self.prepared(run))
+        if run.resume is None and not execution.past.last_seq:
             plan.begin(execution)
             await plan.perform(execution)
             return
-        earlier = await self._patiently(execution, lambda: self._earlier(execution))
-        await plan.go_on(execution, from_json(run.resume), earlier)
+        earlier = await self.patiently(execution, lambda: self._earlier(execution))
+        if run.resume is None or plan.go_on is None:
+            await plan.recover(execution, earlier)
+        else:
+            await plan.go_on(execution, from_json(run.resume), earlier)
 
     async def prepared(self, run: RunRecord) -> Plan:
         """A stored run, planned anew. Raises what planning raises."""
@@ -183,7 +189,7 @@ class Runs:
         execution.calls = [call.id for call in calls]
         return Earlier(calls, waits)
 
-    async def _patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; what is out of reach for a while is waited for."""
         for last in (*(False,) * RESUME_TRIES, True):
             try:

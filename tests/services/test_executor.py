@@ -46,10 +46,13 @@ async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_afte
         resumed.append(execution.run.epoch)
         execution.finish("completed", result="null")
 
+    async def recovered(cause: str, execution: Execution) -> None:
+        raise AssertionError("nothing is lost here")
+
     async def nothing(execution: Execution) -> None:
         return None
 
-    executor = Executor(store, recorder, again, nothing, clock)
+    executor = Executor(store, recorder, again, recovered, nothing, clock)
     work = asyncio.create_task(recorder.work())
     run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC), epoch=1)
     held = executor.draft(run)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,18 @@ class Process:
         return seen
 
 
-@asynccontextmanager
-async def serving(
-    database_url: str, data_dir: Path, *, code: Path = ROOT, **environment: str
+def serving(
+    database_url: str, data_dir: Path, **environment: str
+) -> contextlib.AbstractAsyncContextManager[Process]:
+    """A process that serves on a free port, for the block."""
+    return serving_from(ROOT, database_url, data_dir, **environment)
+
+
+@contextlib.asynccontextmanager
+async def serving_from(
+    code: Path, database_url: str, data_dir: Path, /, **environment: str
 ) -> AsyncIterator[Process]:
-    """A process that serves on a free port, for the block; `code` is the tree that it runs."""
+    """The same of another tree than this one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

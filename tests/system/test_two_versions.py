@@ -16,7 +16,7 @@ from app.adapters.db.engine import make_engine
 from tests.conftest import ROOT
 from tests.support.polling import until_true
 from tests.support.postgres import PostgresServer
-from tests.support.process import Process, serving
+from tests.support.process import Process, serving_from
 from tests.support.schemas import before_the_newest, downgrade, revisions
 from tests.support.service import Service, running
 
@@ -107,7 +107,7 @@ async def versions(postgres: PostgresServer, earlier: Path, tmp_path: Path) -> A
     environment = {"BRANCHLINE_SECRET_KEY": "a pepper for tests"}
     async with (
         postgres.database() as url,
-        serving(url, tmp_path, code=earlier, **environment) as old,
+        serving_from(earlier, url, tmp_path, **environment) as old,
         running(url, lease_ms=1000) as new,
     ):
         yield Versions(old, new)

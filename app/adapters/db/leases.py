@@ -21,14 +21,15 @@ FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
 WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
 
+# Whoever gives a run up takes its own name off it.
 _CLAIM = f"""
 WITH due AS (
-    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
+    SELECT id, owner FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
 FROM due WHERE r.id = due.id
-RETURNING {_TAKEN}"""
+RETURNING {_TAKEN}, due.owner IS NULL AS given_up"""
 
 # A queued run on a free branch means that its hand-over was lost with a process.
 _UNSTUCK = f"""
@@ -88,10 +89,24 @@ async def claim(
     connection: asyncpg.Connection[Any], limit: int, *, owner: UUID, lease: timedelta, now: datetime
 ) -> Claimed:
     """See `RunStore.claim`; the numbers of last events are the caller's to read."""
-    orphans = await connection.fetch(_CLAIM, owner, lease, limit)
+    taken = await connection.fetch(_CLAIM, owner, lease, limit)
+    orphans = [row for row in taken if not row["given_up"]]
+    given_up = [row for row in taken if row["given_up"]]
     queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
     woken = await connection.fetch(_WAKE, owner, lease, limit, now)
-    return Claimed(*([run_record(row) for row in rows] for rows in (orphans, queued, woken)))
+    groups = (orphans, given_up, queued, woken)
+    return Claimed(*([run_record(row) for row in rows] for rows in groups))
+
+
+async def release(connection: asyncpg.Connection[Any], leases: Mapping[UUID, int]) -> None:
+    """See `RunStore.release`."""
+    await connection.execute(
+        "UPDATE runs r SET owner = NULL, lease_until = now() "
+        "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) "
+        "WHERE r.id = w.id AND r.epoch = w.epoch AND r.status = 'running'",
+        list(leases),
+        list(leases.values()),
+    )
 
 
 async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecord]) -> None:

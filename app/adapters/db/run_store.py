@@ -283,13 +283,18 @@ class PostgresRuns:
             claimed = await holding.claim(
                 connection, limit, owner=self._owner, lease=self._lease, now=self._now()
             )
-            held = [*claimed.orphans, *claimed.started, *claimed.woken]
+            held = [*claimed.orphans, *claimed.given_up, *claimed.started, *claimed.woken]
             if held:
                 rows = await connection.fetch(_LAST_SEQ, [record.id for record in held])
                 last = {row["id"]: row["last_seq"] for row in rows}
                 for record in held:
                     record.last_seq = last[record.id]
         return claimed
+
+    async def release(self, leases: Mapping[UUID, int]) -> None:
+        """See the port."""
+        async with self._rest.use() as connection:
+            await holding.release(connection, leases)
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """See the port."""
