@@ -197,8 +197,8 @@ class Settings(BaseSettings):
     """`postgresql://…`; without one an embedded Postgres starts in the data directory."""
     data_dir: Path = Path(".branchline")
     """Folder of the embedded database and of the secret key; it may hold other files."""
-    role: Literal["all"] = "all"
-    """Not looked at yet: every process serves and executes."""
+    role: Literal["all", "api", "worker"] = "all"
+    """`api` accepts runs and executes none, `worker` executes them and serves no clients, `all` does both."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
     history_bytes: int = Field(32 * 1024 * 1024, ge=0)

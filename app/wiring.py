@@ -46,7 +46,7 @@ from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
-from app.api.application import build_app
+from app.api.application import OPERATIONS, build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
@@ -163,6 +163,7 @@ async def application(
     `operators` are models beside those of the settings; `resolve` finds the addresses of clients' hosts.
     Raises BadSettings for settings that cannot be served with.
     """
+    executes = settings.role != "api"
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
         python = plugins.tools
@@ -211,10 +212,20 @@ async def application(
             mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
+            telling(
+                settings,
+                plugins.handlers,
+                database_url,
+                on.clock,
+                on.ids,
+                network,
+                vault,
+                executes=executes,
+            )
         )
         made = machinery(
             database_url,
+            executes=executes,
             lease_ms=settings.lease_ms,
             history_bytes=settings.history_bytes,
             clock=on.clock,
@@ -249,7 +260,7 @@ async def application(
             development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
-        app = build_app(services)
+        app = build_app(services, parts=OPERATIONS if settings.role == "worker" else None)
         running = app.state.running = Running(
             made.runs,
             made.store,
@@ -261,7 +272,7 @@ async def application(
             settings.wait_max_s,
         )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock))
+        await stack.enter_async_context(working(made, on.engine, on.clock, executes=executes))
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -337,17 +348,7 @@ def _services(
 
     registry = CollectorRegistry()
     figures = RunFigures(registry)
-    figures.counter("record_commits", "Groups of log entries committed", lambda: made.recorder.commits)
-    figures.counter(
-        "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
-    )
-    figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
-    spent = made.recorder.spent
-    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
-    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
-    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
-    figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
-    figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
+    made.show(figures)
     told.show(figures)
     mcp.show(figures)
     return Services(
@@ -360,8 +361,8 @@ def _services(
         tools=tools,
         mcp_servers=mcp.servers,
         webhooks=webhooks,
-        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
-        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.runs.look_for_work),
+        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.runs.look_for_work),
         credentials=credentials,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
@@ -378,10 +379,17 @@ def openapi_document() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
-    """Record, execute and keep partitions ahead, until the block ends."""
+async def working(
+    made: Machinery, engine: AsyncEngine, clock: Clock, *, executes: bool
+) -> AsyncIterator[None]:
+    """Follow, and where this process `executes` record, execute and keep house too, until the block ends."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
+        for work in (made.hints.work(made), made.elsewhere.work()):
+            await stack.enter_async_context(background(work))
+        if not executes:
+            yield
+            return
         for work in (made.recorder.work(), made.executor.work(), keep_house(engine, clock)):
             await stack.enter_async_context(background(work))
         yield

@@ -206,6 +206,8 @@ class NewRun:
     """First events, if it has to queue."""
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint of the request."""
+    starts: bool = True
+    """Whether it may start at once; else it queues, to be taken up by another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +239,7 @@ class Claimed:
     orphans: Sequence[RunRecord] = ()
     """They ran in a process whose lease has run out."""
     started: Sequence[RunRecord] = ()
-    """They were queued, and their branch was free."""
+    """They were queued, and nothing was in their way."""
     woken: Sequence[RunRecord] = ()
     """They waited, and something has happened, or the time is over."""
 
@@ -320,6 +322,9 @@ class RunStore(WaitStore, Protocol):
 
     async def last_seq(self, run_id: UUID) -> int:
         """Number of the last event of a log, 0 for an empty one; a run that has ended says it itself."""
+
+    async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
+        """Of each run that is there: the number of its last event, and its status."""
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """Entries that hold the events after `after`, in order, at least one if there is one.

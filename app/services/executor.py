@@ -23,9 +23,12 @@ from app.services.entries import entry_of
 from app.services.execution import Execution, error_of
 from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
-BEAT_S = 1.0
+BEAT_S = 0.8
 """How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""
-CLAIM_LIMIT = 50
+CLAIM_LIMIT = 16
+"""Runs of each kind taken at once: what comes in a burst is spread over the processes that look for it."""
+HURRY_S = 0.005
+"""Least time between two looks for runs, so that many hints do not cause as many."""
 EXPIRY_PERIOD_MS = 30_000
 """How often queued runs are looked at whose time is over."""
 
@@ -60,8 +63,8 @@ class Executor:
         self._clock = clock
         self._beat_s = beat_s
         self._expiry_due_ms = 0
+        self._renewal_due_ms = 0.0
         self._running: dict[UUID, Execution] = {}
-        self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._given_back: list[RunRecord] = []
@@ -100,18 +103,6 @@ class Executor:
     def _take_up_after(self, run: RunRecord, _: object) -> None:
         self.take_up([run])
 
-    async def arrival(self, run_id: UUID, timeout_s: float) -> None:
-        """Wait until a run is executed here, or the time is over."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._expected.setdefault(run_id, set())
-        waiting.add(future)
-        try:
-            await asyncio.wait({future}, timeout=timeout_s)
-        finally:
-            waiting.discard(future)
-            if not waiting:
-                self._expected.pop(run_id, None)
-
     def _hold(self, run: RunRecord) -> Execution:
         execution = Execution(run, self._recorder.open(run))
         if run.usage is not None:
@@ -122,11 +113,7 @@ class Executor:
         return execution
 
     def _register(self, execution: Execution) -> None:
-        run_id = execution.run.id
-        self._running[run_id] = execution
-        for future in self._expected.get(run_id, ()):
-            if not future.done():
-                future.set_result(None)
+        self._running[execution.run.id] = execution
 
     def _spawn(self, execution: Execution, work: Work) -> None:
         task = asyncio.create_task(self._to_the_end(execution, work), name=f"run {execution.run.id}")
@@ -210,6 +197,7 @@ class Executor:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurried.wait(), self._beat_s)
+                await asyncio.sleep(HURRY_S)
             self._hurried.clear()
 
     def hurry(self) -> None:
@@ -217,6 +205,14 @@ class Executor:
         self._hurried.set()
 
     async def _beat(self) -> None:
+        due_ms = self._clock.mono_ms()
+        if due_ms >= self._renewal_due_ms:
+            await self._renew()
+            self._renewal_due_ms = due_ms + self._beat_s * 1000
+        if not self._stopping:
+            await self._claim()
+
+    async def _renew(self) -> None:
         leases = {run_id: execution.run.epoch for run_id, execution in self._running.items()}
         if leases:
             cancelled, lost = await self._store.renew(leases)
@@ -224,8 +220,8 @@ class Executor:
                 self.cancel(run_id)
             for run_id in lost:
                 self._forget(run_id, leases[run_id])
-        if self._stopping:
-            return
+
+    async def _claim(self) -> None:
         now_ms = self._clock.wall_ms()
         if now_ms >= self._expiry_due_ms:
             self._expiry_due_ms = now_ms + EXPIRY_PERIOD_MS
@@ -235,6 +231,8 @@ class Executor:
         self.take_up([*claimed.started, *claimed.woken])
         for run in claimed.orphans:
             self._spawn(self._hold(run), self._end_orphan if run.resume is None else self._recover)
+        if any(len(runs) == CLAIM_LIMIT for runs in (claimed.orphans, claimed.started, claimed.woken)):
+            self.hurry()
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)

@@ -63,8 +63,7 @@ fence AS (
 ),
 {_OWED}"""
 
-_QUEUE = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),
-fence AS (
+_INTO_QUEUE = f"""fence AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, created_at, expires_at, last_seq)
     SELECT id, project_id, branch_id, kind, 'queued', request, context, key_id, request_id,
@@ -72,6 +71,18 @@ fence AS (
     RETURNING id, project_id
 ),
 {_OWED}"""
+
+_QUEUE = f"WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),\n{_INTO_QUEUE}"
+
+# Those that have no condition but a place in the queue; the others are left out, to be told what is wrong.
+_LINE_UP = f"""WITH RECURSIVE asked AS (
+    SELECT w.* FROM {{rows}} LEFT JOIN branches b ON b.id = w.branch_id AND b.project_id = w.project_id
+    WHERE w.id IS NOT NULL AND w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
+      AND (SELECT count(*) FROM (
+            SELECT 1 FROM runs q WHERE q.branch_id = w.branch_id AND q.status = 'queued' LIMIT {MAX_QUEUED}
+      ) AS ahead) < {MAX_QUEUED} - 64)
+),
+{_INTO_QUEUE}"""
 
 
 @cache
@@ -100,6 +111,19 @@ async def start_all(
     return {row["id"] for row in rows}
 
 
+async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -> set[UUID]:
+    """Store runs for other processes to take up, as far as nothing has to be asked; their ids."""
+    simple = [new for new in news if new.if_busy != "reject"]
+    if not simple:
+        return set()
+    firsts = [_first(new.run, new.queued, ()) for new in simple]
+    lists = (list(map(_ASKED_MEMBERS, simple)), *rows_of(firsts, max(new.run.created_at for new in simple)))
+    sizes = sizes_of(lists)
+    expires = max(new.run.expires_at for new in simple if new.run.expires_at)
+    rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
+    return {row["id"] for row in rows}
+
+
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
     lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))
@@ -122,8 +146,11 @@ async def accept_one(
             if replayed is not None:
                 return replayed
         if new.run.branch_id is None:
-            await start_all(connection, [new], owner=owner, lease=lease)
-            return Accepted(running=True)
+            if new.starts:
+                await start_all(connection, [new], owner=owner, lease=lease)
+            else:
+                await _queue(connection, new)
+            return Accepted(running=new.starts)
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
             new.run.branch_id,
@@ -135,7 +162,7 @@ async def accept_one(
             raise PreconditionFailed(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
-        if await start_all(connection, [new], owner=owner, lease=lease):
+        if new.starts and await start_all(connection, [new], owner=owner, lease=lease):
             return Accepted(running=True)
         ahead = await connection.fetchrow(
             "SELECT count(*) FILTER (WHERE status IN ('running', 'waiting')) AS busy, "
@@ -144,10 +171,10 @@ async def accept_one(
             new.run.branch_id,
         )
         assert ahead is not None
-        if not ahead["busy"] and not ahead["waiting"]:
+        if new.starts and not ahead["busy"] and not ahead["waiting"]:
             # Rolls back the idempotency record too: nothing was accepted yet.
             raise _StaleInside
-        if new.if_busy == "reject":
+        if new.if_busy == "reject" and (ahead["busy"] or ahead["waiting"]):
             raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
         if ahead["waiting"] >= MAX_QUEUED:
             raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")

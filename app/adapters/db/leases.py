@@ -30,7 +30,8 @@ UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::int
 FROM due WHERE r.id = due.id
 RETURNING {_TAKEN}"""
 
-# A queued run on a free branch means that its hand-over was lost with a process.
+# A queued run on a free branch was accepted by a process that executes none, or its hand-over was lost with
+# a process. One without a branch has nothing to wait for.
 _UNSTUCK = f"""
 WITH locked AS MATERIALIZED (
     SELECT b.id FROM branches b WHERE b.id IN (
@@ -41,10 +42,15 @@ WITH locked AS MATERIALIZED (
 next AS (
     SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
     WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
+),
+single AS MATERIALIZED (
+    SELECT id FROM runs WHERE status = 'queued' AND branch_id IS NULL ORDER BY id LIMIT $3
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4
-FROM next WHERE r.id = next.id AND r.status = 'queued'
+FROM (SELECT id FROM next UNION ALL SELECT id FROM single LIMIT $3) AS free
+WHERE r.id = free.id AND r.status = 'queued'
 RETURNING {_TAKEN}"""
 
 _EXPIRE = """
@@ -89,7 +95,10 @@ async def claim(
 ) -> Claimed:
     """See `RunStore.claim`; the numbers of last events are the caller's to read."""
     orphans = await connection.fetch(_CLAIM, owner, lease, limit)
-    queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    try:
+        queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    except asyncpg.UniqueViolationError:
+        queued = []  # somebody has started a run on one of the branches meanwhile; the next look sees it
     woken = await connection.fetch(_WAKE, owner, lease, limit, now)
     return Claimed(*([run_record(row) for row in rows] for rows in (orphans, queued, woken)))
 

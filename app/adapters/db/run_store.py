@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -57,6 +57,12 @@ SELECT u.id, GREATEST(
     (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
     (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS last_seq
 FROM unnest($1::uuid[]) AS u (id)"""
+
+_STANDINGS = """
+SELECT r.id, r.status, CASE WHEN r.ended_at IS NOT NULL THEN r.last_seq ELSE GREATEST(
+    (SELECT max(seq) FROM events e WHERE e.run_id = r.id),
+    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = r.id), 0) END AS last_seq
+FROM runs r WHERE r.id = ANY($1::uuid[])"""
 
 # An attempt that failed ends its call only where no other was to follow: the response says so.
 _OPEN_CALLS = """
@@ -118,18 +124,31 @@ class PostgresRuns:
     async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
         # Those that can start at once go together; each of the rest takes a transaction of its own, so that
         # one that is refused, or poisoned, does not fail its neighbours.
-        simple = [new for new in news if new.idempotency is None]
+        starting = [new for new in news if new.idempotency is None and new.starts]
+        queueing = [new for new in news if new.idempotency is None and not new.starts]
 
-        async def together(connection: asyncpg.Connection[Any]) -> set[UUID]:
-            return await accepting.start_all(connection, simple, owner=self._owner, lease=self._lease)
+        async def start(connection: asyncpg.Connection[Any]) -> set[UUID]:
+            return await accepting.start_all(connection, starting, owner=self._owner, lease=self._lease)
 
-        try:
-            started = await self._accept.run(together) if simple else set()
-        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
-            started = set()
+        async def line_up(connection: asyncpg.Connection[Any]) -> set[UUID]:
+            return await accepting.line_up(connection, queueing)
+
+        started = await self._accept_together(start) if starting else set()
+        queued = await self._accept_together(line_up) if queueing else set()
         return [
-            Accepted(running=True) if new.run.id in started else await self._accept_alone(new) for new in news
+            Accepted(running=new.run.id in started)
+            if new.run.id in started or new.run.id in queued
+            else await self._accept_alone(new)
+            for new in news
         ]
+
+    async def _accept_together(
+        self, work: Callable[[asyncpg.Connection[Any]], Awaitable[set[UUID]]]
+    ) -> set[UUID]:
+        try:
+            return await self._accept.run(work)
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
+            return set()
 
     async def _accept_alone(self, new: NewRun) -> Acceptance | BaseException:
         async def work(connection: asyncpg.Connection[Any]) -> Acceptance:
@@ -224,6 +243,12 @@ class PostgresRuns:
             (row,) = await connection.fetch(_LAST_SEQ, [run_id])
         found: int = row["last_seq"]
         return found
+
+    async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
+        """See the port."""
+        async with self._read.use() as connection:
+            rows = await connection.fetch(_STANDINGS, runs)
+        return {row["id"]: (row["last_seq"], row["status"]) for row in rows}
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """See the port."""
