@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -89,6 +89,8 @@ GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
+CLOSE_S = 5.0
+"""How long connections may take to be closed in good order."""
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -135,7 +137,10 @@ async def ground(database_url: str) -> AsyncIterator[Ground]:
             raise BadSettings(f"The database cannot be used: {reason_of(error)}") from error
         yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
     finally:
-        await engine.dispose()
+        # A connection whose other end is gone without a word would be waited for.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await engine.dispose()
 
 
 def reason_of(error: Exception) -> str:

@@ -63,7 +63,7 @@ class Executor:
         self._clock = clock
         self._beat_s = beat_s
         self._expiry_due_ms = 0
-        self._renewal_due_ms = 0.0
+        self._renewal_due_ms = self._claim_due_ms = 0.0
         self._running: dict[UUID, Execution] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -192,7 +192,9 @@ class Executor:
             try:
                 await self._beat()
             except Unavailable:
-                pass  # the recorder says so; the leases outlast it or do not
+                # The recorder says so. When the database is back, those who hold runs come first: a lease
+                # that has run out meanwhile is not the sign of a lost process.
+                self._claim_due_ms = self._clock.mono_ms() + 2 * self._beat_s * 1000
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
@@ -205,11 +207,11 @@ class Executor:
         self._hurried.set()
 
     async def _beat(self) -> None:
-        due_ms = self._clock.mono_ms()
-        if due_ms >= self._renewal_due_ms:
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._renewal_due_ms:
             await self._renew()
-            self._renewal_due_ms = due_ms + self._beat_s * 1000
-        if not self._stopping:
+            self._renewal_due_ms = now_ms + self._beat_s * 1000
+        if not self._stopping and now_ms >= self._claim_due_ms:
             await self._claim()
 
     async def _renew(self) -> None:

@@ -1,4 +1,4 @@
-"""Thousands of clients that follow runs in which nothing happens: what they cost the process that has them."""
+"""Thousands of clients that follow runs in which nothing happens: what they cost their process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.support.polling import until, until_true
 from tests.support.process import Process, serving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

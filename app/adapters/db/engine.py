@@ -11,6 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from app.core.json_text import dumps
 
 APPLICATION_NAME = "branchline"
+PATIENCE_S = 60.0
+"""How long a statement may take before its connection counts as lost."""
 
 
 def database_url(text: str) -> URL:
@@ -55,5 +57,8 @@ def make_engine(text: str, *, pool_size: int = 5) -> AsyncEngine:
         hide_parameters=True,  # they are what users said, and errors are logged
         json_serializer=lambda value: dumps(value).decode(),
         json_deserializer=from_json,
-        connect_args={"server_settings": {"application_name": APPLICATION_NAME}},
+        connect_args={
+            "command_timeout": PATIENCE_S,
+            "server_settings": {"application_name": APPLICATION_NAME},
+        },
     )

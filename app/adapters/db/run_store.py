@@ -37,6 +37,11 @@ from app.ports.storage import (
 )
 from app.ports.waiting import Waits
 
+PATIENCE_S = 10.0
+"""How long a statement may take before its connection counts as lost: not every end is told."""
+LEASE_PATIENCE_S = 4.0
+"""The same where leases are renewed: well below the length of one."""
+
 # One statement for both tables, so that a block committed a moment before an event is never missed.
 _PAGE = f"""
 SELECT * FROM (
@@ -94,7 +99,10 @@ class PostgresRuns:
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
-        self._write, self._accept, self._read, self._rest = (Lane(arguments) for _ in range(4))
+        self._write, self._accept, self._read = (
+            Lane(arguments, command_timeout_s=PATIENCE_S) for _ in range(3)
+        )
+        self._rest = Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)
         self._histories = Histories(history_bytes)
         self._accepts = Group[NewRun, Acceptance](self._accept_batch)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
