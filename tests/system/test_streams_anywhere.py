@@ -189,3 +189,20 @@ async def _dribble(reader: socket.socket) -> bytes:
             received += piece
     reader.close()
     return received
+
+
+@pytest.mark.slow
+async def test_of_many_writers_at_once_no_event_is_passed_over(pair: tuple[Service, Service]) -> None:
+    """Sixteen runs of two processes commit as it comes; each is followed at the one that has not got it."""
+    model = await pair[0].scripted("busy", [*({"text": f"w{i} "} for i in range(200)), {"end": "stop"}])
+
+    async def one(number: int) -> None:
+        writer, reader = pair[number % 2], pair[(number + 1) % 2]
+        run = await writer.started(await writer.branch(chat_model=model))
+        seen = [frame.data async for frame in reader.stream("GET", f"/v1/runs/{run['id']}/events")][:-1]
+        assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
+        assert sum(event["type"] == "TOKEN" for event in seen) == 200
+        assert seen == await writer.events(run["id"])
+
+    for _ in range(20):
+        await asyncio.gather(*(one(number) for number in range(16)))

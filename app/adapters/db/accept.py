@@ -119,7 +119,7 @@ async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -
     firsts = [_first(new.run, new.queued, ()) for new in simple]
     lists = (list(map(_ASKED_MEMBERS, simple)), *rows_of(firsts, max(new.run.created_at for new in simple)))
     sizes = sizes_of(lists)
-    expires = max(new.run.expires_at for new in simple if new.run.expires_at)
+    expires = max((new.run.expires_at for new in simple if new.run.expires_at), default=None)
     rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
     return {row["id"] for row in rows}
 
