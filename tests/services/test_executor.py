@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
+from uuid import UUID
 
 import pytest
 
-from app.ports.storage import Flush, FlushResult, RunRecord, RunStore
+from app.core.errors import Unavailable
+from app.core.record import EventEntry
+from app.ports.storage import Claimed, Flush, FlushResult, RunRecord, RunStore
+from app.services.background import background
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
@@ -62,3 +66,38 @@ async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_afte
     assert resumed == [2]
     work.cancel()
     await asyncio.wait([work])
+
+
+class Away:
+    """A store whose database is away when it is first asked for lost runs."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
+        """See the port."""
+        return []
+
+    async def claim(self, limit: int) -> Claimed:
+        """See the port."""
+        self.asked += 1
+        if self.asked == 1:
+            raise Unavailable("The database is away.")
+        return Claimed()
+
+
+async def test_after_an_outage_those_who_hold_runs_come_before_those_who_look_for_lost_ones() -> None:
+    clock, away = FakeClock(), Away()
+    store = cast(RunStore, away)
+    recorder = Recorder(store, Feeds(), clock, lambda started: None)
+
+    async def nothing(execution: Execution) -> None:
+        return None
+
+    executor = Executor(store, recorder, nothing, nothing, clock, beat_s=0.01)
+    async with background(executor.work()):
+        await until(lambda: away.asked == 1)
+        await asyncio.sleep(0.1)  # many beats, in which time stands still for the executor
+        assert away.asked == 1
+        clock.now_ms += 20
+        await until(lambda: away.asked > 1)

@@ -16,6 +16,7 @@ from app.adapters.embedded.postgres import EmbeddedPostgres
 from tests.support.polling import until, until_true
 from tests.support.relay import Relay
 from tests.support.service import Service, running, text_by_offset
+from tests.system.test_database import kill
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,7 @@ async def begun(service: Service) -> tuple[list[dict[str, Any]], asyncio.Task[li
     watching = asyncio.Event()
 
     async def follow() -> list[dict[str, Any]]:
-        seen = []
+        seen: list[dict[str, Any]] = []
         async for frame in service.stream("GET", f"/v1/runs/{runs[0]['id']}/events"):
             if frame.event == "TOKEN":
                 watching.set()
@@ -124,6 +125,26 @@ async def test_connections_that_are_lost_without_a_word(
     relay.forget()
     await whole(service, runs, followed)
     assert rival.made.recorder.ends == 0
+
+
+@pytest.mark.embedded
+async def test_after_an_outage_beyond_all_leases_runs_stay_where_they_are(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / "db", initdb_options=["--no-sync"])
+    await asyncio.to_thread(server.start)
+    try:
+        async with (
+            running(server.url, lease_ms=1_500) as service,
+            running(server.url, lease_ms=1_500) as rival,
+        ):
+            runs, followed = await begun(service)
+            kill(server)
+            await until(lambda: service.made.recorder.paused)
+            await asyncio.sleep(2.5)  # longer than a lease and several beats
+            await asyncio.to_thread(server.revive)
+            await whole(service, runs, followed)
+            assert rival.made.recorder.ends == 0
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.embedded

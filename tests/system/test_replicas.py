@@ -28,8 +28,11 @@ PACED_TEXT = "".join(f"w{i} " for i in range(40))
 async def replicas(database_url: str) -> AsyncIterator[tuple[Service, Service, Service]]:
     """An `api`, and two workers; all of them are whole services in this process."""
     async with AsyncExitStack() as stack:
-        roles = ("api", "worker", "worker")
-        yield tuple([await stack.enter_async_context(running(database_url, role=role)) for role in roles])
+        api, one, other = [
+            await stack.enter_async_context(running(database_url, role=role))
+            for role in ("api", "worker", "worker")
+        ]
+        yield api, one, other
 
 
 @pytest.fixture

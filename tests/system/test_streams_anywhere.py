@@ -91,7 +91,12 @@ async def test_large_events_and_lost_hints_reach_a_follower(
     large = "ä€😀" * 2_300
     assert len(large.encode()) > 20_000
     words = [large, "two", "three", "four", "five"]
-    script = [{"text": "one"}, {"wait_ms": 500}, *({"text": word} for word in words), {"wait_ms": 60_000}]
+    script: list[dict[str, Any]] = [
+        {"text": "one"},
+        {"wait_ms": 500},
+        *({"text": word} for word in words),
+        {"wait_ms": 60_000},
+    ]
     async with running(database_url) as here, running(database_url) as there:
         carriers = [service.made.app.state.running.runs._hints for service in (here, there)]
         await until(lambda: not any(carrier.deaf for carrier in carriers))
