@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -27,7 +27,7 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import make_engine
+from app.adapters.db.engine import make_engine, put_away
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
@@ -89,8 +89,6 @@ GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
 GRACE_S = 10.0
 """How long running runs may go on after the service was told to stop."""
-CLOSE_S = 5.0
-"""How long connections may take to be closed in good order."""
 
 
 def all_providers(client: ModelClient) -> dict[str, Provider]:
@@ -127,20 +125,19 @@ async def ground(database_url: str) -> AsyncIterator[Ground]:
     """A migrated database, for the block. Raises BadSettings when it cannot be used."""
     clock = SystemClock()
     try:
-        engine = make_engine(database_url)
+        engine, patient = make_engine(database_url), make_engine(database_url, patience_s=None)
     except (ValueError, SQLAlchemyError) as error:
         raise BadSettings(str(error)) from None
     try:
         try:
-            await migrate(engine, now_ms=clock.wall_ms())
+            await migrate(patient, now_ms=clock.wall_ms())
         except (OSError, SQLAlchemyError) as error:
             raise BadSettings(f"The database cannot be used: {reason_of(error)}") from error
+        finally:
+            await patient.dispose()
         yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
     finally:
-        # A connection whose other end is gone without a word would be waited for.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_S):
-                await engine.dispose()
+        await put_away(engine)
 
 
 def reason_of(error: Exception) -> str:

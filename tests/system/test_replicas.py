@@ -6,13 +6,16 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app import run_wiring
+from app.services import elsewhere
 from tests.support.model_server import Attempt, ModelServer
-from tests.support.polling import until
+from tests.support.polling import until, until_true
 from tests.support.process import Process, serving
 from tests.support.service import Service, running, text_by_offset
 
@@ -229,3 +232,33 @@ async def test_processes_of_their_own_share_the_work(database_url: str, tmp_path
         workers[0].process.kill()
         await workers[0].process.wait()
         assert {await one() for _ in range(3)} == {"Hello world"}
+
+
+async def _hears(service: Service) -> bool:
+    return "branchline_hints_deaf 0.0" in (await service.http.get("/metrics")).text
+
+
+async def test_hints_alone_carry_a_run_through(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by himself for as long as this takes: what moves is hinted at."""
+    monkeypatch.setattr(run_wiring, "BEAT_S", 600.0)
+    monkeypatch.setattr(elsewhere, "LOOK_S", 600.0)
+    lease_ms = 600_000
+    async with (
+        running(database_url, role="api", lease_ms=lease_ms) as api,
+        running(database_url, role="worker", lease_ms=lease_ms) as one,
+        running(database_url, role="worker", lease_ms=lease_ms) as other,
+    ):
+        for service in (api, one, other):
+            await until_true(partial(_hears, service))
+        branch = await api.branch(chat_model=await api.scripted("m", [*PACED, {"end": "stop"}]))
+        for _ in range(3):
+            assert (await api.operate(branch))["result"] == PACED_TEXT
+        run = await api.started(branch)
+        live = [frame.data async for frame in api.stream("GET", f"/v1/runs/{run['id']}/events")][:-1]
+        assert live == await api.events(run["id"])
+        endless = await api.started(branch, chat_model=await api.scripted("slow", SLOW))
+        async for frame in api.stream("GET", f"/v1/runs/{endless['id']}/events"):
+            if frame.event == "TOKEN":
+                break
+        cancelled = await api.http.post(f"/v1/runs/{endless['id']}/cancel")
+        assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")

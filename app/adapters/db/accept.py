@@ -25,6 +25,8 @@ from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Row
 
 MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
+GROUP = 64
+"""Runs that are accepted together at most."""
 FIRST_EPOCH = 1
 
 _ASKED = (
@@ -75,12 +77,13 @@ _INTO_QUEUE = f"""fence AS (
 _QUEUE = f"WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),\n{_INTO_QUEUE}"
 
 # Those that have no condition but a place in the queue; the others are left out, to be told what is wrong.
+# The members of a group do not see each other: the last places of a queue are given one by one.
 _LINE_UP = f"""WITH RECURSIVE asked AS (
     SELECT w.* FROM {{rows}} LEFT JOIN branches b ON b.id = w.branch_id AND b.project_id = w.project_id
     WHERE w.id IS NOT NULL AND w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
       AND (SELECT count(*) FROM (
             SELECT 1 FROM runs q WHERE q.branch_id = w.branch_id AND q.status = 'queued' LIMIT {MAX_QUEUED}
-      ) AS ahead) < {MAX_QUEUED} - 64)
+      ) AS ahead) < {MAX_QUEUED - GROUP})
 ),
 {_INTO_QUEUE}"""
 

@@ -23,7 +23,7 @@ from app.ports.hints import Hearer, Topic
 
 CHANNEL: Final = "branchline_hints"
 MOST_IDS: Final = 300
-"""Ids in one notification: 22 characters each, of less than 8,000 bytes."""
+"""Ids in one notification, which has less than 8,000 bytes: 22 for each."""
 PING_S: Final = 5.0
 """Silence after which the connection is tried."""
 PATIENCE_S: Final = 5.0
@@ -61,6 +61,8 @@ class PostgresHints:
             except (*GONE, asyncpg.PostgresError) as gone:
                 if not self.deaf:
                     log.info("hints interrupted; processes look by themselves", why=type(gone).__name__)
+            except Exception:
+                log.exception("hints failed; processes look by themselves")
             finally:
                 self.deaf = True
                 self._untold.clear()

@@ -104,10 +104,10 @@ class PostgresRuns:
         )
         self._rest = Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)
         self._histories = Histories(history_bytes)
-        self._accepts = Group[NewRun, Acceptance](self._accept_batch)
+        self._accepts = Group[NewRun, Acceptance](self._accept_batch, limit=accepting.GROUP)
         self._states = Group[tuple[UUID, UUID], BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
-        self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=8)
+        self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=32)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -263,18 +263,16 @@ class PostgresRuns:
         return await self._pages.submit((run_id, after, limit))
 
     async def _page_batch(self, asked: Sequence[tuple[UUID, int, int]]) -> Sequence[Sequence[Entry]]:
-        # Not for speed: a reader that goes away in the middle must not take the connection with it.
-        out: list[Sequence[Entry]] = []
+        # A reader that goes away in the middle must not take the connection with it; and many that follow one
+        # run ask for the same.
+        found: dict[tuple[UUID, int, int], Sequence[Entry]] = {}
         async with self._read.use() as connection:
-            for run_id, after, limit in asked:
+            for run_id, after, limit in dict.fromkeys(asked):
                 rows = await connection.fetch(_PAGE, run_id, after, limit)
-                out.append(
-                    [
-                        token_block(row).after(after) if row["type"] is None else event_entry(row)
-                        for row in rows
-                    ]
-                )
-        return out
+                found[run_id, after, limit] = [
+                    token_block(row).after(after) if row["type"] is None else event_entry(row) for row in rows
+                ]
+        return [found[ask] for ask in asked]
 
     # Leases
 
