@@ -157,7 +157,7 @@ def machinery(
     listeners = (elsewhere.committed, *listeners)
     recorder = Recorder(store, feeds, clock, lambda started: executor.take_up(started), listeners)
     beat_s = min(BEAT_S, lease_ms / 3_000)
-    executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s)
+    executor = Executor(store, recorder, resume, abandon, clock, beat_s=beat_s, grace_s=lease_ms / 1000)
     runs = Runs(store, executor, feeds, elsewhere, hints, planners, clock, ids, executes=executes)
     lost_attempts = LostAttempts(store, runs.prepared, clock)
     return Machinery(store, hints, elsewhere, recorder, executor, runs, feeds)

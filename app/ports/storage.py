@@ -335,8 +335,10 @@ class RunStore(WaitStore, Protocol):
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """Prolong leases (run -> epoch): (runs whose cancellation was asked for, runs that are lost)."""
 
-    async def claim(self, limit: int) -> Claimed:
-        """Take over what no living process holds. `last_seq` of each run is that of its log."""
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
+        """Take over what no living process holds; runs whose lease has run out only if `lost` ones are asked
+        for. `last_seq` of each run is that of its log.
+        """
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """Queue runs again that this process holds and has written nothing for."""

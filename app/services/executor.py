@@ -51,10 +51,12 @@ class Executor:
         clock: Clock,
         *,
         beat_s: float = BEAT_S,
+        grace_s: float = 0.0,
     ) -> None:
         """`resume` executes a run that had to queue or wait; `abandon` ends what a lost one left open.
 
         `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
+        For `grace_s` after an outage of the database no run counts as lost.
         """
         self._store = store
         self._recorder = recorder
@@ -62,8 +64,9 @@ class Executor:
         self._abandon = abandon
         self._clock = clock
         self._beat_s = beat_s
+        self._grace_ms = grace_s * 1000
         self._expiry_due_ms = 0
-        self._renewal_due_ms = self._claim_due_ms = 0.0
+        self._renewal_due_ms = self._lost_due_ms = 0.0
         self._running: dict[UUID, Execution] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -194,7 +197,7 @@ class Executor:
             except Unavailable:
                 # The recorder says so. When the database is back, those who hold runs come first: a lease
                 # that has run out meanwhile is not the sign of a lost process.
-                self._claim_due_ms = self._clock.mono_ms() + 2 * self._beat_s * 1000
+                self._lost_due_ms = self._clock.mono_ms() + self._grace_ms
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
@@ -211,7 +214,7 @@ class Executor:
         if now_ms >= self._renewal_due_ms:
             await self._renew()
             self._renewal_due_ms = now_ms + self._beat_s * 1000
-        if not self._stopping and now_ms >= self._claim_due_ms:
+        if not self._stopping:
             await self._claim()
 
     async def _renew(self) -> None:
@@ -229,7 +232,7 @@ class Executor:
             self._expiry_due_ms = now_ms + EXPIRY_PERIOD_MS
             event = entry_of(RunExpired("expired", usage=None, error=None), 0, now_ms)
             await self._store.expire(at=datetime.fromtimestamp(now_ms / 1000, UTC), expired=event)
-        claimed = await self._store.claim(CLAIM_LIMIT)
+        claimed = await self._store.claim(CLAIM_LIMIT, lost=self._clock.mono_ms() >= self._lost_due_ms)
         self.take_up([*claimed.started, *claimed.woken])
         for run in claimed.orphans:
             self._spawn(self._hold(run), self._end_orphan if run.resume is None else self._recover)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.process import Process, serving
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SUBSCRIBERS = 2_000
 MOST_BYTES = 50_000

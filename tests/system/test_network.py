@@ -133,13 +133,13 @@ async def test_after_an_outage_beyond_all_leases_runs_stay_where_they_are(tmp_pa
     await asyncio.to_thread(server.start)
     try:
         async with (
-            running(server.url, lease_ms=1_500) as service,
-            running(server.url, lease_ms=1_500) as rival,
+            running(server.url, lease_ms=3_000) as service,
+            running(server.url, lease_ms=3_000) as rival,
         ):
             runs, followed = await begun(service)
             kill(server)
             await until(lambda: service.made.recorder.paused)
-            await asyncio.sleep(2.5)  # longer than a lease and several beats
+            await asyncio.sleep(4)  # longer than a lease
             await asyncio.to_thread(server.revive)
             await whole(service, runs, followed)
             assert rival.made.recorder.ends == 0

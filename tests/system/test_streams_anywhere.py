@@ -50,6 +50,7 @@ async def some_of(service: Service, run_id: str, after: int, most: int) -> list[
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_a_thousand_cuts_make_no_difference(pair: tuple[Service, Service]) -> None:
     """Some readers are cut while the run goes on, some later; they go on at the one process or the other."""
     chance = random.Random(7)
@@ -197,6 +198,7 @@ async def _dribble(reader: socket.socket) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_of_many_writers_at_once_no_event_is_passed_over(pair: tuple[Service, Service]) -> None:
     """Sixteen runs of two processes commit as it comes; each is followed at the one that has not got it."""
     model = await pair[0].scripted("busy", [*({"text": f"w{i} "} for i in range(200)), {"end": "stop"}])

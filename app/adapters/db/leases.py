@@ -91,10 +91,16 @@ async def renew(
 
 
 async def claim(
-    connection: asyncpg.Connection[Any], limit: int, *, owner: UUID, lease: timedelta, now: datetime
+    connection: asyncpg.Connection[Any],
+    limit: int,
+    *,
+    owner: UUID,
+    lease: timedelta,
+    now: datetime,
+    lost: bool,
 ) -> Claimed:
     """See `RunStore.claim`; the numbers of last events are the caller's to read."""
-    orphans = await connection.fetch(_CLAIM, owner, lease, limit)
+    orphans = await connection.fetch(_CLAIM, owner, lease, limit) if lost else []
     try:
         queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
     except asyncpg.UniqueViolationError:

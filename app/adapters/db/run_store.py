@@ -281,11 +281,11 @@ class PostgresRuns:
         async with self._rest.use() as connection:
             return await holding.renew(connection, leases, self._lease)
 
-    async def claim(self, limit: int) -> Claimed:
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
         """See the port."""
         async with self._rest.use() as connection:
             claimed = await holding.claim(
-                connection, limit, owner=self._owner, lease=self._lease, now=self._now()
+                connection, limit, owner=self._owner, lease=self._lease, now=self._now(), lost=lost
             )
             held = [*claimed.orphans, *claimed.started, *claimed.woken]
             if held:
