@@ -198,8 +198,8 @@ class Settings(BaseSettings):
     """`postgresql://…`; without one an embedded Postgres starts in the data directory."""
     data_dir: Path = Path(".branchline")
     """Folder of the embedded database and of the secret key; it may hold other files."""
-    role: Literal["all"] = "all"
-    """Not looked at yet: every process serves and executes."""
+    role: Literal["all", "api", "worker"] = "all"
+    """`api` accepts runs and executes none, `worker` executes them and serves no clients, `all` does both."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
     grace_s: float = Field(10, ge=0, le=3_600)

@@ -27,7 +27,7 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import make_engine
+from app.adapters.db.engine import make_engine, put_away
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
@@ -46,7 +46,7 @@ from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
-from app.api.application import build_app
+from app.api.application import OPERATIONS, build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
@@ -126,17 +126,19 @@ async def ground(database_url: str) -> AsyncIterator[Ground]:
     """A migrated database, for the block. Raises BadSettings when it cannot be used."""
     clock = SystemClock()
     try:
-        engine = make_engine(database_url)
+        engine, patient = make_engine(database_url), make_engine(database_url, patience_s=None)
     except (ValueError, SQLAlchemyError) as error:
         raise BadSettings(str(error)) from None
     try:
         try:
-            await migrate(engine, now_ms=clock.wall_ms())
+            await migrate(patient, now_ms=clock.wall_ms())
         except (OSError, SQLAlchemyError) as error:
             raise BadSettings(f"The database cannot be used: {reason_of(error)}") from error
+        finally:
+            await patient.dispose()
         yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
     finally:
-        await engine.dispose()
+        await put_away(engine)
 
 
 def reason_of(error: Exception) -> str:
@@ -164,6 +166,7 @@ async def application(
     `operators` are models beside those of the settings; `resolve` finds the addresses of clients' hosts.
     Raises BadSettings for settings that cannot be served with.
     """
+    executes = settings.role != "api"
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
         python = plugins.tools
@@ -215,10 +218,20 @@ async def application(
             mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
+            telling(
+                settings,
+                plugins.handlers,
+                database_url,
+                on.clock,
+                on.ids,
+                network,
+                vault,
+                executes=executes,
+            )
         )
         made = machinery(
             database_url,
+            executes=executes,
             lease_ms=settings.lease_ms,
             history_bytes=settings.history_bytes,
             clock=on.clock,
@@ -255,7 +268,7 @@ async def application(
             development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
-        app = build_app(services)
+        app = build_app(services, parts=OPERATIONS if settings.role == "worker" else None)
         running = app.state.running = Running(
             made.runs,
             made.store,
@@ -276,6 +289,7 @@ async def application(
                 on.engine,
                 on.clock,
                 settings.retention_days,
+                executes=executes,
                 closing=running.closing,
                 grace_s=settings.grace_s,
             )
@@ -356,17 +370,7 @@ def _services(
 
     registry = CollectorRegistry()
     figures = RunFigures(registry)
-    figures.counter("record_commits", "Groups of log entries committed", lambda: made.recorder.commits)
-    figures.counter(
-        "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
-    )
-    figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
-    spent = made.recorder.spent
-    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
-    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
-    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
-    figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
-    figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
+    made.show(figures)
     told.show(figures)
     mcp.show(figures)
     return Services(
@@ -379,8 +383,8 @@ def _services(
         tools=tools,
         mcp_servers=mcp.servers,
         webhooks=webhooks,
-        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
-        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.runs.look_for_work),
+        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.runs.look_for_work),
         credentials=credentials,
         limits=limits,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
@@ -404,10 +408,13 @@ async def working(
     clock: Clock,
     retention_days: int | None,
     *,
+    executes: bool,
     closing: asyncio.Event,
     grace_s: float,
 ) -> AsyncIterator[None]:
-    """Record, execute and keep partitions ahead, until the block ends; once `closing` is set nothing new."""
+    """Follow, and where this process `executes` record, execute and keep house too, until the block ends;
+    once `closing` is set nothing new.
+    """
 
     async def retiring() -> None:
         await closing.wait()
@@ -415,8 +422,12 @@ async def working(
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(made.store.close)
+        for work in (made.store.open(), made.hints.work(made), made.elsewhere.work()):
+            await stack.enter_async_context(background(work))
+        if not executes:
+            yield
+            return
         for work in (
-            made.store.open(),
             made.recorder.work(),
             made.executor.work(),
             keep_house(engine, clock, retention_days),

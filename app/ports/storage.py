@@ -219,6 +219,8 @@ class NewRun:
     """Scope, key and fingerprint of the request."""
     quotas: Sequence[UUID] = ()
     """Those that limit runs of the key or its project."""
+    starts: bool = True
+    """Whether it may start at once; else it queues, to be taken up by another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +258,7 @@ class Claimed:
     given_up: Sequence[RunRecord] = ()
     """They ran in a process that was stopped, and left them to others."""
     started: Sequence[RunRecord] = ()
-    """They were queued, and their branch was free."""
+    """They were queued, and nothing was in their way."""
     woken: Sequence[RunRecord] = ()
     """They waited, and something has happened, or the time is over."""
 
@@ -345,6 +347,9 @@ class RunStore(WaitStore, Protocol):
     async def last_seq(self, run_id: UUID) -> int:
         """Number of the last event of a log, 0 for an empty one; a run that has ended says it itself."""
 
+    async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
+        """Of each run that is there: the number of its last event, and its status."""
+
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """Entries that hold the events after `after`, in order, at least one if there is one.
 
@@ -354,8 +359,10 @@ class RunStore(WaitStore, Protocol):
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """Prolong leases (run -> epoch): (runs whose cancellation was asked for, runs that are lost)."""
 
-    async def claim(self, limit: int) -> Claimed:
-        """Take over what no living process holds. `last_seq` of each run is that of its log."""
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
+        """Take over what no living process holds; runs whose lease has run out only if `lost` ones are asked
+        for. `last_seq` of each run is that of its log.
+        """
 
     async def release(self, leases: Mapping[UUID, int]) -> None:
         """Leave running runs (run -> epoch) that this process holds to whoever claims next."""

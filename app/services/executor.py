@@ -24,15 +24,18 @@ from app.services.entries import entry_of
 from app.services.execution import Execution, error_of
 from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
-BEAT_S = 1.0
+BEAT_S = 0.8
 """How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""
-CLAIM_LIMIT = 50
+CLAIM_LIMIT = 16
+"""Runs of each kind taken at once: what comes in a burst is spread over the processes that look for it."""
 STORING_S = 2.0
 """How long a process that stops waits for what its runs have said to be stored."""
 CLOSING_S = 3.0
 """How long it then waits for them to close their connections, and to have their tools end."""
 LEASE_EXPIRED: Final = "lease_expired"
 """Why a run is taken over from a process that was not heard of any more."""
+HURRY_S = 0.005
+"""Least time between two looks for runs, so that many hints do not cause as many."""
 EXPIRY_PERIOD_MS = 30_000
 """How often queued runs are looked at whose time is over."""
 
@@ -56,11 +59,13 @@ class Executor:
         clock: Clock,
         *,
         beat_s: float = BEAT_S,
+        grace_s: float = 0.0,
     ) -> None:
         """`resume` executes a run that had to queue or wait; `recover` one that another process had begun,
         and is told why it has it no more; `abandon` ends what a lost one left open.
 
         `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
+        For `grace_s` after an outage of the database no run counts as lost.
         """
         self._store = store
         self._recorder = recorder
@@ -69,9 +74,10 @@ class Executor:
         self._abandon = abandon
         self._clock = clock
         self._beat_s = beat_s
+        self._grace_ms = grace_s * 1000
         self._expiry_due_ms = 0
+        self._renewal_due_ms = self._lost_due_ms = 0.0
         self._running: dict[UUID, Execution] = {}
-        self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._given_back: list[RunRecord] = []
@@ -113,18 +119,6 @@ class Executor:
             # lost to a process that is lost itself.
             held.done.add_done_callback(lambda _: self._take(run, work, left))
 
-    async def arrival(self, run_id: UUID, timeout_s: float) -> None:
-        """Wait until a run is executed here, or the time is over."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._expected.setdefault(run_id, set())
-        waiting.add(future)
-        try:
-            await asyncio.wait({future}, timeout=timeout_s)
-        finally:
-            waiting.discard(future)
-            if not waiting:
-                self._expected.pop(run_id, None)
-
     def _hold(self, run: RunRecord) -> Execution:
         execution = Execution(run, self._recorder.open(run))
         if run.usage is not None:
@@ -135,11 +129,7 @@ class Executor:
         return execution
 
     def _register(self, execution: Execution) -> None:
-        run_id = execution.run.id
-        self._running[run_id] = execution
-        for future in self._expected.get(run_id, ()):
-            if not future.done():
-                future.set_result(None)
+        self._running[execution.run.id] = execution
 
     def _spawn(self, execution: Execution, work: Work) -> None:
         task = asyncio.create_task(self._to_the_end(execution, work), name=f"run {execution.run.id}")
@@ -220,11 +210,14 @@ class Executor:
             try:
                 await self._beat()
             except Unavailable:
-                pass  # the recorder says so; the leases outlast it or do not
+                # The recorder says so. When the database is back, those who hold runs come first: a lease
+                # that has run out meanwhile is not the sign of a lost process.
+                self._lost_due_ms = self._clock.mono_ms() + self._grace_ms
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurried.wait(), self._beat_s)
+                await asyncio.sleep(HURRY_S)
             self._hurried.clear()
 
     def hurry(self) -> None:
@@ -232,6 +225,16 @@ class Executor:
         self._hurried.set()
 
     async def _beat(self) -> None:
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._renewal_due_ms:
+            await self._renew()
+            self._renewal_due_ms = now_ms + self._beat_s * 1000
+        if self._stopping:
+            await self._return()
+        else:
+            await self._claim()
+
+    async def _renew(self) -> None:
         leases = {id: held.run.epoch for id, held in self._running.items() if not held.log.lost}
         if leases:
             cancelled, lost = await self._store.renew(leases)
@@ -239,21 +242,21 @@ class Executor:
                 self.cancel(run_id)
             for run_id in lost:
                 self._forget(run_id, leases[run_id])
-        if self._stopping:
-            await self._return()
-            return
+
+    async def _claim(self) -> None:
         now_ms = self._clock.wall_ms()
         if now_ms >= self._expiry_due_ms:
             self._expiry_due_ms = now_ms + EXPIRY_PERIOD_MS
             event = entry_of(RunExpired("expired", usage=None, error=None), 0, now_ms)
             await self._store.expire(at=datetime.fromtimestamp(now_ms / 1000, UTC), expired=event)
-        claimed = await self._store.claim(CLAIM_LIMIT)
+        claimed = await self._store.claim(CLAIM_LIMIT, lost=self._clock.mono_ms() >= self._lost_due_ms)
         self.take_up([*claimed.started, *claimed.woken])
         for runs, cause in ((claimed.orphans, LEASE_EXPIRED), (claimed.given_up, SHUTDOWN)):
             for run in runs:
                 self._take(run, partial(self._recover, cause), self._given_up)
-        if len(claimed.orphans) + len(claimed.given_up) >= CLAIM_LIMIT:
-            self.hurry()  # a process has left more than that
+        most = (len(claimed.orphans) + len(claimed.given_up), len(claimed.started), len(claimed.woken))
+        if max(most) >= CLAIM_LIMIT:
+            self.hurry()  # there are more
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)

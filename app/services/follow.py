@@ -11,12 +11,11 @@ from app.core.errors import EventsGone
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry, Reader, TokenBlock
 from app.ports.storage import RunRecord, RunStore
+from app.services.elsewhere import Elsewhere
 from app.services.feed import Batch, Feed, Feeds
 
 PAGE = 1000
 """Events read from the database at a time."""
-POLL_S = 0.25
-"""How often the log of a run that is executed elsewhere is looked at."""
 
 TERMINAL_CODES = frozenset({RunCompleted.code, RunFailed.code, RunCancelled.code, RunExpired.code})
 
@@ -45,7 +44,14 @@ class Follower:
     """Reads one run's log on."""
 
     def __init__(
-        self, store: RunStore, feeds: Feeds, run: RunRecord, after: int, reader: Shows, pace_s: float = 0
+        self,
+        store: RunStore,
+        feeds: Feeds,
+        elsewhere: Elsewhere,
+        run: RunRecord,
+        after: int,
+        reader: Shows,
+        pace_s: float = 0,
     ) -> None:
         """`reader` can show each batch that comes. With a pace, commits that follow each other faster come as
         one batch.
@@ -53,6 +59,7 @@ class Follower:
         self._reader = reader
         self._store = store
         self._feeds = feeds
+        self._elsewhere = elsewhere
         self._run = run
         self._cursor = after
         self._pace_s = pace_s
@@ -100,23 +107,23 @@ class Follower:
 
     async def _stored(self, silence_s: float) -> AsyncGenerator[Batch | None]:
         """From the database, until the run is executed here or has ended."""
-        quiet_s = 0.0
-        while self._feeds.get(self._run.id) is None:
-            page = await page_of(self._store, self._run, after=self._cursor, limit=PAGE)
-            if page:
-                quiet_s = 0.0
-                yield Batch(page)
-                continue
-            if self._run.ended:
-                return
-            self._run = await self._store.run(self._run.project_id, self._run.id)
-            if self._run.ended:
-                continue
-            await asyncio.sleep(POLL_S)
-            quiet_s += POLL_S
-            if quiet_s >= silence_s:
-                quiet_s = 0.0
-                yield None
+        with self._elsewhere.watching(self._run.id) as watch:
+            while self._feeds.get(self._run.id) is None:
+                watch.look(self._cursor)
+                page = await page_of(self._store, self._run, after=self._cursor, limit=PAGE)
+                if page:
+                    yield Batch(page)
+                    watch.after = self._cursor
+                    if page[-1].last_seq - page[0].seq + 1 >= PAGE:
+                        continue  # there may be more already
+                elif self._run.ended:
+                    return
+                else:
+                    self._run = await self._store.run(self._run.project_id, self._run.id)
+                    if self._run.ended:
+                        continue
+                while not await watch.news(silence_s):
+                    yield None
 
 
 async def page_of(store: RunStore, run: RunRecord, *, after: int, limit: int) -> list[Entry]:

@@ -29,6 +29,8 @@ MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
 MAX_QUEUED_IN_PROJECT = 10_000
 """Runs that may be queued in all branches of a project, about: acceptances do not wait for each other."""
+GROUP = 64
+"""Runs that are accepted together at most."""
 FIRST_EPOCH = 1
 
 _ASKED = (
@@ -67,8 +69,7 @@ fence AS (
 ),
 {_OWED}"""
 
-_QUEUE = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),
-fence AS (
+_INTO_QUEUE = f"""fence AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, created_at, expires_at, last_seq)
     SELECT id, project_id, branch_id, kind, 'queued', request, context, key_id, request_id,
@@ -76,6 +77,19 @@ fence AS (
     RETURNING id, project_id
 ),
 {_OWED}"""
+
+_QUEUE = f"WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),\n{_INTO_QUEUE}"
+
+# Those that have no condition but a place in the queue; the others are left out, to be told what is wrong.
+# The members of a group do not see each other: the last places of a queue are given one by one.
+_LINE_UP = f"""WITH RECURSIVE asked AS (
+    SELECT w.* FROM {{rows}} LEFT JOIN branches b ON b.id = w.branch_id AND b.project_id = w.project_id
+    WHERE w.id IS NOT NULL AND w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
+      AND (SELECT count(*) FROM (
+            SELECT 1 FROM runs q WHERE q.branch_id = w.branch_id AND q.status = 'queued' LIMIT {MAX_QUEUED}
+      ) AS ahead) < {MAX_QUEUED - GROUP})
+),
+{_INTO_QUEUE}"""
 
 
 _AHEAD = """
@@ -112,6 +126,19 @@ async def start_all(
     return {row["id"] for row in rows}
 
 
+async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -> set[UUID]:
+    """Store runs for other processes to take up, as far as nothing has to be asked; their ids."""
+    simple = [new for new in news if new.if_busy == "enqueue"]
+    if not simple:
+        return set()
+    firsts = [_first(new.run, new.queued, ()) for new in simple]
+    lists = (list(map(_ASKED_MEMBERS, simple)), *rows_of(firsts, max(new.run.created_at for new in simple)))
+    sizes = sizes_of(lists)
+    expires = max((new.run.expires_at for new in simple if new.run.expires_at), default=None)
+    rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
+    return {row["id"] for row in rows}
+
+
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
     lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))
@@ -135,8 +162,11 @@ async def accept_one(
                 return replayed
         limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
-            await start_all(connection, [new], owner=owner, lease=lease)
-            return Accepted(running=True, limits=limits)
+            if new.starts:
+                await start_all(connection, [new], owner=owner, lease=lease)
+            else:
+                await _queue(connection, new)
+            return Accepted(running=new.starts, limits=limits)
         replaced = await replacing.active(connection, new) if new.if_busy in replacing.ENDING else None
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
@@ -149,7 +179,7 @@ async def accept_one(
             raise PreconditionFailed(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
-        if await start_all(connection, [new], owner=owner, lease=lease):
+        if new.starts and await start_all(connection, [new], owner=owner, lease=lease):
             return Accepted(running=True, limits=limits)
         await _line_up(connection, new, replaced)
         return Accepted(running=False, limits=limits, replaces=replaced)
@@ -159,10 +189,11 @@ async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: U
     """Queue a run on a branch that is not free, if it may be; `replaced` is the run whose place it takes."""
     ahead = await connection.fetchrow(_AHEAD, new.run.branch_id, new.run.project_id, MAX_QUEUED_IN_PROJECT)
     assert ahead is not None
-    if ahead["active"] is None and not ahead["waiting"]:
+    busy = ahead["active"] is not None or ahead["waiting"]
+    if new.starts and not busy:
         # Rolls back the idempotency record too: nothing was accepted yet.
         raise _StaleInside
-    if new.if_busy == "reject":
+    if new.if_busy == "reject" and busy:
         raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
     if new.if_busy in replacing.ENDING and ahead["active"] != replaced:
         raise _StaleInside  # another run has got the branch meanwhile: it is that one's turn to end

@@ -31,7 +31,8 @@ UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::int
 FROM due WHERE r.id = due.id
 RETURNING {_TAKEN}, due.owner IS NULL AS given_up"""
 
-# A queued run on a free branch means that its hand-over was lost with a process.
+# A queued run on a free branch was accepted by a process that executes none, or its hand-over was lost with
+# a process. One without a branch has nothing to wait for.
 _UNSTUCK = f"""
 WITH locked AS MATERIALIZED (
     SELECT b.id FROM branches b WHERE b.id IN (
@@ -42,10 +43,15 @@ WITH locked AS MATERIALIZED (
 next AS (
     SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
     WHERE q.status = 'queued' ORDER BY q.branch_id, (q.replaces IS NULL), q.id
+),
+single AS MATERIALIZED (
+    SELECT id FROM runs WHERE status = 'queued' AND branch_id IS NULL ORDER BY id LIMIT $3
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4
-FROM next WHERE r.id = next.id AND r.status = 'queued'
+FROM (SELECT id FROM next UNION ALL SELECT id FROM single LIMIT $3) AS free
+WHERE r.id = free.id AND r.status = 'queued'
 RETURNING {_TAKEN}"""
 
 _EXPIRE = """
@@ -86,13 +92,22 @@ async def renew(
 
 
 async def claim(
-    connection: asyncpg.Connection[Any], limit: int, *, owner: UUID, lease: timedelta, now: datetime
+    connection: asyncpg.Connection[Any],
+    limit: int,
+    *,
+    owner: UUID,
+    lease: timedelta,
+    now: datetime,
+    lost: bool,
 ) -> Claimed:
     """See `RunStore.claim`; the numbers of last events are the caller's to read."""
-    taken = await connection.fetch(_CLAIM, owner, lease, limit)
+    taken = await connection.fetch(_CLAIM, owner, lease, limit) if lost else []
     orphans = [row for row in taken if not row["given_up"]]
     given_up = [row for row in taken if row["given_up"]]
-    queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    try:
+        queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    except asyncpg.UniqueViolationError:
+        queued = []  # somebody has started a run on one of the branches meanwhile; the next look sees it
     woken = await connection.fetch(_WAKE, owner, lease, limit, now)
     groups = (orphans, given_up, queued, woken)
     return Claimed(*([run_record(row) for row in rows] for rows in groups))
