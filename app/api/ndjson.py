@@ -10,8 +10,7 @@ from typing import IO, Any, Final
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from app.core.errors import BodyTooLarge, UnsupportedMedia
-from app.services.imports import LineTooLong
+from app.core.errors import BodyTooLarge, Invalid, UnsupportedMedia
 
 MEDIA_TYPE: Final = "application/x-ndjson"
 IN_MEMORY: Final = 1024 * 1024
@@ -31,7 +30,7 @@ def streamed(lines: AsyncIterator[bytes], name: str) -> StreamingResponse:
 async def body_lines(request: Request, *, most: int, longest: int) -> AsyncIterator[Iterator[bytes]]:
     """The lines of the body, each of `longest` bytes at most, once all `most` bytes or fewer are there.
 
-    Raises UnsupportedMedia, BodyTooLarge; the lines raise LineTooLong.
+    Raises UnsupportedMedia, BodyTooLarge; the lines raise Invalid.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != MEDIA_TYPE:
@@ -50,5 +49,5 @@ async def body_lines(request: Request, *, most: int, longest: int) -> AsyncItera
 def _lines(file: IO[bytes], longest: int) -> Iterator[bytes]:
     while line := file.readline(longest + 1):
         if len(line) > longest:
-            raise LineTooLong(f"the line has more than {longest} bytes")
+            raise Invalid(f"the line has more than {longest} bytes")
         yield line.rstrip(b"\n")

@@ -209,7 +209,7 @@ class ArgumentsDiffer(Conflict):
 
 
 class LegalHold(Conflict):
-    """What is to be deleted is under a legal hold."""
+    """What is to be deleted or replaced is under a legal hold."""
 
     code = "legal_hold"
 

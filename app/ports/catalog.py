@@ -168,7 +168,8 @@ class Branches(Protocol):
     ) -> Branch:
         """Set fields of the branch, all but `metadata`, which is merged as RFC 7396 says.
 
-        A changed `system` text changes the branch's one system message with it. Raises PreconditionFailed.
+        A changed `system` text changes the branch's one system message with it. Raises PreconditionFailed,
+        and LegalHold where it would replace one.
         """
 
     async def delete(self, project_id: UUID, branch_id: UUID, *, if_match: int | None) -> None:
@@ -225,7 +226,8 @@ class Branches(Protocol):
     ) -> Sequence[StoredMessage]:
         """Append messages; a system one replaces the branch's system text instead.
 
-        Raises BranchBusy while a run is active or queued, AnsweredBefore, KeyReused.
+        Raises BranchBusy while a run is active or queued, LegalHold where a system text would be replaced,
+        AnsweredBefore, KeyReused.
         """
 
     async def messages(

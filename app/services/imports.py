@@ -47,12 +47,6 @@ class ImportRefused(Invalid):
     code = "import_refused"
 
 
-class LineTooLong(Invalid):
-    """A line of the export has more bytes than this server takes."""
-
-    code = "line_too_long"
-
-
 @dataclass(slots=True)
 class Imported:
     """What an import came to."""

@@ -209,6 +209,14 @@ async def test_nothing_under_a_legal_hold_is_dropped(
     for method, path in (("DELETE", branch), ("POST", f"{branch}/purge")):
         refused = await service.http.request(method, path)
         assert (refused.status_code, refused.json()["code"]) == (409, "legal_hold")
+    said = {"messages": [{"kind": "system", "content": {"text": "Be long."}}]}
+    assert (await service.http.post(f"{branch}/messages", json=said)).status_code == 201
+    for answer in (
+        await service.http.post(f"{branch}/messages", json=said),
+        await service.http.patch(branch, json={"system": None}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (409, "legal_hold")
+    assert (await changed(service, branch, name="it goes on"))["system"] == "Be long."
     assert (await changed(service, held, legal_hold=False))["legal_hold"] is False
     assert await swept(engine, on=4000, days=1) == DROPPED
     assert (await events_of(service, run)).status_code == 410

@@ -21,6 +21,7 @@ from app.adapters.db.session import Database
 from app.adapters.db.tables import branches, events, runs, token_blocks
 from app.core.errors import BranchBusy, NotFound, PreconditionFailed
 from app.core.governance.governance import POLICIES
+from app.core.messages import MessageKind
 from app.core.metadata import merged_metadata
 from app.ports.ambient import IdSource
 from app.ports.catalog import Branch, BranchFilter, ForkPoint, NewBranch, Once, Page, SaidMessage, Slice
@@ -106,6 +107,7 @@ class PostgresBranches:
             if "metadata" in values:
                 values["metadata"] = merged_metadata(row.metadata, values["metadata"])
             if "system" in values:
+                await _refuse_to_replace(connection, row)
                 values["next_position"] = await conversation.change_system(
                     connection, self._ids.new(), _branch(row), row.next_position, values["system"]
                 )
@@ -232,6 +234,8 @@ class PostgresBranches:
             await replies.claim(connection, project_id, once)
             row = await _locked(connection, project_id, branch_id, None)
             await _refuse_busy(connection, branch_id)
+            if any(one.kind == MessageKind.SYSTEM for one in said):
+                await _refuse_to_replace(connection, row)
             made, values = await conversation.append(
                 connection, self._ids, _branch(row), row.next_position, said
             )
@@ -311,6 +315,12 @@ async def _refuse_busy(connection: AsyncConnection, branch_id: UUID) -> None:
     live = sa.select(sa.literal(1)).where(runs.c.branch_id == branch_id, runs.c.status.in_(_LIVE)).limit(1)
     if (await connection.execute(live)).first():
         raise BranchBusy("A run is active or queued on this branch; wait for its end, or cancel it.")
+
+
+async def _refuse_to_replace(connection: AsyncConnection, row: Any) -> None:
+    """A system text is the one message that another takes the place of."""
+    if row.system is not None:
+        await refuse_held(connection, row)
 
 
 def _conditions(which: BranchFilter) -> list[sa.ColumnElement[bool]]:

@@ -31,4 +31,4 @@ async def refuse_held(connection: AsyncConnection, branch: Any) -> None:
     held = await connection.scalar(project.with_for_update(read=True))
     if branch.legal_hold or held:
         what = "branch" if branch.legal_hold else "project"
-        raise LegalHold(f"The {what} is under a legal hold: nothing of it is deleted before that is lifted.")
+        raise LegalHold(f"The {what} is under a legal hold: nothing of it is deleted or replaced.")

@@ -69,7 +69,14 @@ async def get_branch(branch_id: UUID, who: Reader, services: Serving) -> Respons
 @router.patch(
     "/{branch_id}",
     responses=answers(
-        200, BranchView, NotFound, PreconditionFailed, UnknownModel, UnknownTool, UnsupportedOption
+        200,
+        BranchView,
+        NotFound,
+        LegalHold,
+        PreconditionFailed,
+        UnknownModel,
+        UnknownTool,
+        UnsupportedOption,
     ),
 )
 async def change_branch(
