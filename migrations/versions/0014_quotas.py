@@ -23,7 +23,7 @@ STATEMENTS = (
         CONSTRAINT quotas_of_one CHECK (id = coalesce(key_id, project_id))
     )
     """,
-    "CREATE INDEX quotas_key ON quotas (key_id) WHERE key_id IS NOT NULL",
+    "CREATE INDEX quotas_key ON quotas (key_id)",
     # Nothing of what follows points at the limits: runs are accepted and recorded while these are taken away, and
     # must neither wait for that nor fail by it. What is left over is swept away later.
     #
