@@ -24,8 +24,8 @@ STATEMENTS = (
     )
     """,
     "CREATE INDEX quotas_key ON quotas (key_id)",
-    # Nothing of what follows points at the limits: runs are accepted and recorded while these are taken away, and
-    # must neither wait for that nor fail by it. What is left over is swept away later.
+    # Nothing of what follows points at the limits: runs are accepted and recorded while these are taken away,
+    # and must neither wait for that nor fail by it. What is left over is swept away later.
     #
     # What processes were given of the requests of the latest minute, counted from the epoch.
     """
@@ -37,7 +37,7 @@ STATEMENTS = (
         granted integer NOT NULL
     )
     """,
-    # Runs that were accepted under a limit. That one has ended is told by its own row: an end costs nothing here.
+    # Runs that were accepted under a limit. Their own rows tell which of them have ended: ends cost nothing here.
     """
     CREATE TABLE quota_runs (
         quota_id uuid NOT NULL,
