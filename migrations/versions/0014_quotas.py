@@ -37,7 +37,7 @@ STATEMENTS = (
         granted integer NOT NULL
     )
     """,
-    # Runs that were accepted under a limit. Their own rows tell which of them have ended: ends cost nothing here.
+    # Runs that were accepted under a limit. Their own rows tell which have ended: ends cost nothing here.
     """
     CREATE TABLE quota_runs (
         quota_id uuid NOT NULL,
