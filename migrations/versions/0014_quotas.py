@@ -23,7 +23,6 @@ STATEMENTS = (
         CONSTRAINT quotas_of_one CHECK (id = coalesce(key_id, project_id))
     )
     """,
-    "CREATE INDEX quotas_project ON quotas (project_id)",
     "CREATE INDEX quotas_key ON quotas (key_id)",
     # Nothing of what follows points at the limits: runs are accepted and recorded while these are taken away,
     # and must neither wait for that nor fail by it. What is left over is swept away later.
@@ -38,8 +37,7 @@ STATEMENTS = (
         granted integer NOT NULL
     )
     """,
-    # Runs that were accepted under a limit. That one has ended is told by its own row: an end costs nothing
-    # here.
+    # Runs that were accepted under a limit. Their own rows tell which have ended: ends cost nothing here.
     """
     CREATE TABLE quota_runs (
         quota_id uuid NOT NULL,
