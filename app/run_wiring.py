@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,6 +22,7 @@ from app.ports.provider import Provider
 from app.ports.tool import ToolCatalog, ToolRunner
 from app.services.act import Acting
 from app.services.act_runs import ActPlanner
+from app.services.background import background
 from app.services.consensus import ConsensusPlanner
 from app.services.elsewhere import Elsewhere
 from app.services.execution import Execution
@@ -170,3 +173,39 @@ def machinery(
     lost_attempts = LostAttempts(store, runs.prepared, clock)
     recovery = Recovery(store, runs, lost_attempts, abandon)
     return Machinery(store, hints, elsewhere, recorder, executor, runs, feeds)
+
+
+@asynccontextmanager
+async def working(
+    made: Machinery,
+    house: Callable[[], Coroutine[Any, Any, None]],
+    *,
+    executes: bool,
+    closing: asyncio.Event,
+    grace_s: float,
+) -> AsyncIterator[None]:
+    """Follow, and where this process `executes` record, execute and keep `house` too, until the block
+    ends; once `closing` is set nothing new.
+    """
+
+    async def retiring() -> None:
+        await closing.wait()
+        made.executor.retire()
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(made.store.close)
+        for work in (made.store.open(), made.hints.work(made), made.elsewhere.work()):
+            await stack.enter_async_context(background(work))
+        if not executes:
+            yield
+            return
+        for work in (
+            made.recorder.work(),
+            made.executor.work(),
+            house(),
+            retiring(),
+        ):
+            await stack.enter_async_context(background(work))
+        yield
+        await made.executor.stop(grace_s)
+        await made.recorder.drain(5)

@@ -16,12 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import __version__
-from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
 from app.adapters.checked_network import CheckedNetwork, Resolve, from_system
-from app.adapters.command_model.command import command_of
-from app.adapters.command_model.provider import CommandProvider
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
@@ -39,7 +36,7 @@ from app.adapters.db.tools import PostgresTools
 from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.guardrails.python import PythonGuardrails
-from app.adapters.http_client import ModelClient, model_client
+from app.adapters.http_client import model_client
 from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
@@ -51,18 +48,15 @@ from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
 from app.core.addresses import AddressRule
-from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
-from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
 from app.house_wiring import keep_house
 from app.limit_wiring import limiting
 from app.mcp_wiring import Speaking, speaking
+from app.model_wiring import all_providers, commands_of, models_of
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
-from app.ports.provider import Provider
-from app.ports.sealing import Vault
-from app.run_wiring import Machinery, machinery
+from app.run_wiring import Machinery, machinery, working
 from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
@@ -90,12 +84,6 @@ HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-
-
-def all_providers(client: ModelClient) -> dict[str, Provider]:
-    """Every wire format by name."""
-    made = [make(client) for make in discover(providers, "PROVIDER").values()]
-    return {provider.name: provider for provider in made}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +172,7 @@ async def application(
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
         network = CheckedNetwork(addresses.admits, resolve=resolve)
         known = all_providers(await stack.enter_async_context(model_client(network=network)))
-        commands = await stack.enter_async_context(_commands(settings))
+        commands = await stack.enter_async_context(commands_of(settings))
         capacity = Capacity(on.clock)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
         vault = vault_of(settings, make=development)
@@ -200,8 +188,15 @@ async def application(
         limits = await stack.enter_async_context(
             limiting(on.database, database_url, on.clock, on.ids, keys.forget)
         )
-        models = _models(
-            on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
+        models = models_of(
+            settings,
+            PostgresModels(on.database, on.ids, vault),
+            on.clock,
+            operators or OperatorModels(),
+            known,
+            addresses,
+            secrets,
+            capacity,
         )
         http = HttpTools(network, exposed, credentials, signer)
         stack.push_async_callback(http.aclose)
@@ -286,9 +281,7 @@ async def application(
         await stack.enter_async_context(
             working(
                 made,
-                on.engine,
-                on.clock,
-                settings.retention_days,
+                lambda: keep_house(on.engine, on.clock, settings.retention_days),
                 executes=executes,
                 closing=running.closing,
                 grace_s=settings.grace_s,
@@ -307,43 +300,6 @@ def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None
     except ValueError as error:
         raise BadSettings(f"the lifecycle of the settings cannot be applied: {error}") from None
     return level
-
-
-def _commands(settings: Settings) -> CommandProvider:
-    """What runs the operator's commands: no provider that a registered model could name."""
-    found = {}
-    for name, model in settings.models.items():
-        if model.command is not None:
-            try:
-                found[name] = command_of(model.command, os.environ)
-            except ValueError as error:
-                raise BadSettings(f"models.{name}.command.{error}") from None
-    return CommandProvider(found)
-
-
-def _models(
-    on: Ground,
-    settings: Settings,
-    operators: OperatorModels,
-    known: Mapping[str, Provider],
-    addresses: AddressRule,
-    secrets: NamedSecrets,
-    vault: Vault,
-    capacity: Capacity,
-) -> Models:
-    for name, model in settings.models.items():
-        level = model.lifecycle.level() if model.lifecycle else None
-        operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
-    return Models(
-        PostgresModels(on.database, on.ids, vault),
-        on.clock,
-        providers=known,
-        operator=operators,
-        addresses=addresses,
-        secrets=secrets,
-        capacity=capacity,
-        prices=PriceTable(settings.prices),
-    )
 
 
 def _services(
@@ -399,41 +355,3 @@ def openapi_document() -> dict[str, Any]:
     services = Services(Uuid7Ids(), *(unused,) * 12)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
-
-
-@asynccontextmanager
-async def working(
-    made: Machinery,
-    engine: AsyncEngine,
-    clock: Clock,
-    retention_days: int | None,
-    *,
-    executes: bool,
-    closing: asyncio.Event,
-    grace_s: float,
-) -> AsyncIterator[None]:
-    """Follow, and where this process `executes` record, execute and keep house too, until the block ends;
-    once `closing` is set nothing new.
-    """
-
-    async def retiring() -> None:
-        await closing.wait()
-        made.executor.retire()
-
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(made.store.close)
-        for work in (made.store.open(), made.hints.work(made), made.elsewhere.work()):
-            await stack.enter_async_context(background(work))
-        if not executes:
-            yield
-            return
-        for work in (
-            made.recorder.work(),
-            made.executor.work(),
-            keep_house(engine, clock, retention_days),
-            retiring(),
-        ):
-            await stack.enter_async_context(background(work))
-        yield
-        await made.executor.stop(grace_s)
-        await made.recorder.drain(5)
