@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -51,25 +51,14 @@ class Process:
 
 
 @asynccontextmanager
-async def serving(database_url: str, data_dir: Path, **environment: str) -> AsyncIterator[Process]:
-    """A process that serves on a free port, for the block."""
+async def serving(
+    database_url: str, data_dir: Path, *, log: Path | None = None, **environment: str
+) -> AsyncIterator[Process]:
+    """A process that serves on a free port, for the block; what it logs is added to the file `log`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DATABASE_URL": database_url,
-            "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
-            "BRANCHLINE_LEASE_MS": "1000",
-            **environment,
-        },
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    process = await _started(database_url, data_dir, port, log, environment)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
         try:
             await _ready(process, client)
@@ -80,6 +69,29 @@ async def serving(database_url: str, data_dir: Path, **environment: str) -> Asyn
                 await process.wait()
 
 
+async def _started(
+    database_url: str, data_dir: Path, port: int, log: Path | None, environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    told = os.open(os.devnull if log is None else log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "DATABASE_URL": database_url,
+                "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
+                "BRANCHLINE_LEASE_MS": "1000",
+                **environment,
+            },
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=told,
+        )
+    finally:
+        os.close(told)
+
+
 async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
     for _ in range(3_000):
         assert process.returncode is None, "the service did not start"
@@ -87,5 +99,6 @@ async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient)
             if (await client.get("/readyz")).status_code == 200:
                 return
         except httpx.TransportError:
-            await asyncio.sleep(0.02)
+            pass
+        await asyncio.sleep(0.02)
     raise AssertionError("the service did not become ready")

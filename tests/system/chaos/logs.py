@@ -1,0 +1,34 @@
+"""What the replicas logged that tells of a bug."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+
+class LogTail:
+    """Reads on in one log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def bugs(self) -> Iterator[str]:
+        """The lines since the last look that hold a traceback, or begin one."""
+        with self._path.open("rb") as log:
+            log.seek(self._read)
+            whole, _, rest = log.read().rpartition(b"\n")
+            self._read = log.tell() - len(rest)
+        for line in whole.splitlines():
+            if line and (told := _bug(line)) is not None:
+                yield f"{self._path.stem} logged {told}"
+
+
+def _bug(line: bytes) -> str | None:
+    try:
+        told = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return "what it should have logged as JSON" if line.startswith(b"Traceback") else None
+    return None if "exception" not in told else line.decode(errors="replace")[:3000]

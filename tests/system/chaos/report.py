@@ -1,0 +1,58 @@
+"""What a round of chaos came to, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.system.chaos.evidence import Evidence
+from tests.system.chaos.troubles import Trouble
+
+
+@dataclass(slots=True)
+class Round:
+    """One stretch of chaos, and what was found in it."""
+
+    seed: str
+    troubles: Sequence[Trouble]
+    violations: list[str] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)
+
+    def count(self, seen: Evidence, fared: Counter[str]) -> None:
+        """Take the figures of what is left."""
+        runs, wishes = seen.runs, seen.wishes
+        found = Counter({"runs": len(runs), "refused": sum(wish.refused for wish in wishes)})
+        for recorded in runs:
+            found[f"{recorded.run['kind']} {recorded.run['status']} {recorded.code or ''}".strip()] += 1
+            types = [event["type"] for event in recorded.events]
+            found["events"] += len(types)
+            found["runs that queued"] += "RUN_QUEUED" in types
+            for kind in ("RUN_RECOVERED", "RETRY_ATTEMPT", "CONTINUATION_START"):
+                found[kind] += types.count(kind)
+            found.update(f"call {call['function']} {call['status']}" for call in recorded.calls)
+        found["streams cut and gone on with"] = sum(wish.cuts for wish in wishes)
+        found["requests repeated and recognized"] = sum(wish.replays for wish in wishes)
+        found["cancellations"] = sum(wish.cancel_sent for wish in wishes)
+        found["requests to the model"] = len(seen.model_requests)
+        found["posts to tools"] = len(seen.tool_requests)
+        found.update(f"trouble {trouble.kind}" for trouble in self.troubles)
+        found.update({f"answered {way}": count for way, count in fared.items()})
+        self.figures = dict(sorted(found.items()))
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed!r}", "", *(f"    {trouble}" for trouble in self.troubles), ""]
+        lines += [f"- {name}: {count}" for name, count in self.figures.items()]
+        lines += ["", f"{len(self.violations)} violations", *(f"- {told}" for told in self.violations)]
+        return "\n".join(lines)
+
+
+def report(rounds: Sequence[Round]) -> str:
+    """All rounds as Markdown, the sum of their figures first."""
+    total: Counter[str] = Counter()
+    for one in rounds:
+        total.update(one.figures)
+    broken = [one for one in rounds if one.violations]
+    lines = [f"# Chaos: {len(rounds)} rounds, {len(broken)} with violations", ""]
+    lines += [f"- {name}: {count}" for name, count in sorted(total.items())]
+    return "\n".join(lines) + "".join(f"\n\n## Round {n}: {one}" for n, one in enumerate(rounds, 1)) + "\n"

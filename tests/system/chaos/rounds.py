@@ -1,0 +1,117 @@
+"""Rounds of chaos: for a while clients want things and troubles befall; then all is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import asyncpg
+import httpx
+
+from tests.system.chaos.clients import Client
+from tests.system.chaos.conversations import OF_BRANCHES
+from tests.system.chaos.evidence import gathered
+from tests.system.chaos.invariants import OF_RUNS
+from tests.system.chaos.logs import LogTail
+from tests.system.chaos.report import Round
+from tests.system.chaos.troubles import Trouble, schedule
+from tests.system.chaos.wishes import Wish, wish
+from tests.system.chaos.world import REPLICAS, World, world
+
+ROUND_S = 60.0
+BRANCHES = 4
+AT_ONCE = 20
+"""Most wishes that are being seen to at the same time; those on one branch queue."""
+_PAUSE_S = (0.0, 0.4)
+STANDSTILL_S = 120.0
+"""After which time without an end of any run those that are left count as stuck."""
+
+
+async def chaos(folder: Path, seed: str, seconds: float, *, told: Callable[[str], None]) -> list[Round]:
+    """Rounds for about so many seconds; `told` is told of each."""
+    found: list[Round] = []
+    async with world(folder) as made:
+        tails = [LogTail(replica.log) for replica in made.replicas]
+        left_s = seconds
+        while left_s > 0:
+            one = await _round(made, f"{seed}-{len(found) + 1}", min(left_s, ROUND_S), tails)
+            found.append(one)
+            told(str(one))
+            left_s -= ROUND_S
+    return found
+
+
+async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail]) -> Round:
+    made.begin(seed)
+    one = Round(seed, schedule(seed, seconds, REPLICAS))
+    # A connection that a client leaves is not used again: it may lead to a process that stands still.
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(limits=limits, trust_env=False) as http:
+        client = Client(made, http, random.Random(f"clients {seed}"))
+        branches = [await client.branch() for _ in range(BRANCHES)]
+        wishes: list[Wish] = []
+        async with asyncio.TaskGroup() as group:
+            for trouble in one.troubles:
+                group.create_task(_befall(made, trouble))
+            seeing_to = asyncio.create_task(_wish(client, branches, wishes, seed, seconds))
+        stuck = await _stuck(made.database_url, seeing_to)
+        if stuck:
+            one.violations.append(f"runs that do not end: {stuck}")
+            seeing_to.cancel()
+            await asyncio.wait({seeing_to})
+        else:
+            await seeing_to
+    seen = await gathered(made, branches, wishes)
+    one.count(seen, made.model.fared + Counter({f"tool {k}": n for k, n in made.tools.fared.items()}))
+    one.violations += [*client.odd, *made.complaints, *(bug for tail in tails for bug in tail.bugs())]
+    for invariant in (*OF_RUNS, *OF_BRANCHES):
+        one.violations += [f"{invariant.__name__}: {fault}" for fault in invariant(seen)]
+    return one
+
+
+async def _befall(made: World, trouble: Trouble) -> None:
+    await asyncio.sleep(trouble.at_s)
+    await made.befall(trouble)
+
+
+async def _wish(client: Client, branches: list[str], wishes: list[Wish], seed: str, seconds: float) -> None:
+    """Want things for so long, and see to the last of them."""
+    draw = random.Random(f"wishes {seed}")
+    room = asyncio.Semaphore(AT_ONCE)
+    ends_at = asyncio.get_running_loop().time() + seconds
+
+    async def see_to(wanted: Wish) -> None:
+        try:
+            await client.see_to(wanted)
+        finally:
+            room.release()
+
+    async with asyncio.TaskGroup() as group:
+        while asyncio.get_running_loop().time() < ends_at:
+            await room.acquire()
+            wanted = wish(draw, branches)
+            wishes.append(wanted)
+            group.create_task(see_to(wanted))
+            await asyncio.sleep(draw.uniform(*_PAUSE_S))
+
+
+async def _stuck(database_url: str, seeing_to: asyncio.Task[None]) -> list[str]:
+    """Runs that do not end although all is well again; none when every wish was seen to."""
+    loop = asyncio.get_running_loop()
+    ended, since = -1, loop.time()
+    connection = await asyncpg.connect(database_url)
+    try:
+        while not seeing_to.done():
+            await asyncio.wait({seeing_to}, timeout=0.5)
+            now = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")
+            if now != ended:
+                ended, since = now, loop.time()
+            if loop.time() - since > STANDSTILL_S:
+                rows = await connection.fetch("SELECT id, status FROM runs WHERE ended_at IS NULL")
+                return [f"{row['id']} {row['status']}" for row in rows]
+    finally:
+        await connection.close()
+    return []
