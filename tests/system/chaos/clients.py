@@ -1,9 +1,8 @@
-"""Clients of the replicas: they ask any of them, go elsewhere when one is silent, and note all they hear."""
+"""Clients of the replicas: they want runs, repeat themselves, change their minds, and note all they hear."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,28 +10,32 @@ from typing import Any
 import httpx
 
 from tests.support.service import frames
+from tests.system.chaos.flaky import ECHO
+from tests.system.chaos.servers import MODEL
 from tests.system.chaos.wishes import Wish
-from tests.system.chaos.world import World
 
-SILENCE_S = 4.0
-"""How long a client waits for a sign of life before it asks another replica; heartbeats come every second."""
 GIVE_UP_S = 300.0
-"""How long it tries. Who comes to that has found a fault: by then all replicas have been well for long."""
-WAIT_S = 3
+"""How long one tries. Who comes to that has found a fault: by then all replicas have been well for long."""
+WAIT_S = 2
+ASKS: Mapping[str, Any] = {"rules": [{"when": f"function == '{ECHO}'", "effect": "escalate"}]}
+"""A gate that has people decide about one tool."""
 _PAUSE_S = 0.05
-_LATER = (429, 503)
-"""Statuses that ask to come again."""
 
 
 class Client:
     """Sees to wishes, as many at once as it is given."""
 
-    def __init__(self, world: World, http: httpx.AsyncClient, draw: random.Random) -> None:
-        self._world = world
+    def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
-        self._draw = draw
         self.odd: list[str] = []
         """Answers that nobody should get."""
+
+    async def branch(self, *, governed: bool) -> str:
+        """Make a branch; its id."""
+        body = {"chat_model": MODEL, **({"gate": ASKS} if governed else {})}
+        answer = await self._http.post("/v1/branches", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
 
     async def see_to(self, wish: Wish) -> None:
         """Have it carried out, and follow it to its end."""
@@ -44,33 +47,22 @@ class Client:
                         self._follow(wish, run_id), self._change_mind(wish, run_id), self._repeat(wish)
                     )
         except TimeoutError:
-            self._odd("given up after", GIVE_UP_S, "s:", wish.kind, wish.task, *wish.run_ids)
-
-    async def branch(self) -> str:
-        """Make a branch; its id."""
-        answer = await self._answer("POST", "/v1/branches", json={"chat_model": "flaky"})
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
+            self.note("given up after", GIVE_UP_S, "s:", wish.kind, wish.task, *wish.run_ids)
 
     async def _submit(self, wish: Wish) -> str | None:
         """The run's id; None when the branch was busy and the wish was not to be queued."""
-        headers = {"Idempotency-Key": wish.task}
         wish.sent_at = time.monotonic()
         if wish.form == "stream":
-            await self._stream(wish, "POST", wish.path, headers, json=wish.body)
+            await self._stream(wish, "POST", wish.path, {"Idempotency-Key": wish.task}, json=wish.body)
             if wish.run_ids:
                 return next(iter(wish.run_ids))
-        prefer = f"wait={WAIT_S}" if wish.form == "wait" else "respond-async"
-        return await self._post(wish, prefer)
+        return await self._post(wish, f"wait={WAIT_S}" if wish.form == "wait" else "respond-async")
 
     async def _post(self, wish: Wish, prefer: str) -> str | None:
         headers = {"Idempotency-Key": wish.task, "Prefer": prefer}
-        answer = await self._answer("POST", wish.path, headers=headers, json=wish.body)
-        if answer.status_code == 409 and answer.json()["code"] == "branch_busy" and "if_busy" in wish.body:
-            wish.refused = True
-            return None
+        answer = await self._http.post(wish.path, headers=headers, json=wish.body)
         if answer.status_code not in (200, 202):
-            self._odd("POST", wish.path, answer.status_code, answer.text)
+            self._refused(wish, answer)
             return None
         run = answer.json()
         self._accepted(wish, answer.headers)
@@ -83,6 +75,13 @@ class Client:
         wish.run_ids.add(headers["run-id"])
         wish.replays += "idempotency-replayed" in headers
 
+    def _refused(self, wish: Wish, answer: httpx.Response) -> None:
+        busy = answer.status_code == 409 and answer.json()["code"] == "branch_busy"
+        if busy and wish.body.get("if_busy") == "reject" and not wish.run_ids:
+            wish.refused = True
+        else:
+            self.note(answer.request.method, answer.request.url.path, answer.status_code, answer.text)
+
     async def _repeat(self, wish: Wish) -> None:
         """Ask for the same again, of two replicas at once."""
         if wish.repeat_after_s is not None:
@@ -94,12 +93,11 @@ class Client:
             return
         await asyncio.sleep(wish.cancel_after_s)
         wish.cancel_sent = True
-        path = f"/v1/runs/{run_id}/cancel"
-        answer = await self._answer("POST", path)
+        answer = await self._http.post(f"/v1/runs/{run_id}/cancel")
         if answer.status_code == 200:
             wish.ends_told.append(answer.json()["status"])
         elif answer.status_code not in (202, 409):
-            self._odd("POST", path, answer.status_code, answer.text)
+            self._refused(wish, answer)
 
     async def _follow(self, wish: Wish, run_id: str) -> None:
         """Hear all of the log, on as many streams as it takes."""
@@ -117,56 +115,30 @@ class Client:
         try:
             async with (
                 asyncio.timeout(cut_after_s),
-                self._http.stream(
-                    method, self._somewhere(path), headers=accepts, json=json, timeout=SILENCE_S
-                ) as answer,
+                self._http.stream(method, path, headers=accepts, json=json) as answer,
             ):
-                await self._hear(wish, answer, f"{method} {path}")
+                await self._hear(wish, answer)
         except (TimeoutError, httpx.TransportError):
-            wish.cuts += 1
             await asyncio.sleep(_PAUSE_S)
 
-    async def _hear(self, wish: Wish, answer: httpx.Response, asked: str) -> None:
+    async def _hear(self, wish: Wish, answer: httpx.Response) -> None:
         if answer.status_code == 204:
             wish.heard_the_end = True
-        if answer.status_code in (*_LATER, 409):
-            await asyncio.sleep(_PAUSE_S)
             return
         if answer.status_code != 200:
-            if answer.status_code != 204:
-                self._odd(asked, "", answer.status_code, (await answer.aread()).decode())
+            await answer.aread()
+            self._refused(wish, answer)
             return
         self._accepted(wish, answer.headers)
+        wish.streams += 1
         async for frame in frames(answer.aiter_lines()):
             if frame.event == "stream.end":
                 wish.heard_the_end = True
                 return
             if frame.id != f"{frame.data['run_id']}:{frame.data['seq']}":
-                self._odd(asked, "has a frame with the id", frame.id, "for", frame.data["seq"])
+                self.note(answer.request.url, "has a frame with the id", frame.id, "for", frame.data["seq"])
             wish.events.append(frame.data)
 
-    async def _answer(
-        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, json: Any = None
-    ) -> httpx.Response:
-        """The first answer that any replica gives which does not ask to come again."""
-        while True:
-            try:
-                answer = await self._http.request(
-                    method, self._somewhere(path), headers=headers, json=json, timeout=SILENCE_S
-                )
-                if answer.status_code not in _LATER and not _in_use(answer):
-                    return answer
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(_PAUSE_S)
-
-    def _somewhere(self, path: str) -> str:
-        return self._draw.choice(self._world.urls) + path
-
-    def _odd(self, *told: object) -> None:
+    def note(self, *told: object) -> None:
+        """Remember an answer that nobody should get."""
         self.odd.append(" ".join(map(str, told))[:500])
-
-
-def _in_use(answer: httpx.Response) -> bool:
-    """Whether another request with the same key is under way at this moment."""
-    return answer.status_code == 409 and answer.json()["code"] == "conflict"

@@ -8,7 +8,7 @@ from itertools import combinations, groupby, pairwise
 from operator import itemgetter
 
 from tests.system.chaos.evidence import TERMINAL, Evidence, Json, Recorded
-from tests.system.chaos.flaky import CHARGE, LOOK, TASK, tasks_in
+from tests.system.chaos.flaky import CHARGE, ECHO, ERRAND, LOOK, TASK, tasks_in
 from tests.system.chaos.invariants import Invariant
 
 TRIES = 3
@@ -69,10 +69,19 @@ def every_post_to_a_tool_has_a_record(seen: Evidence) -> Iterator[str]:
 
 def _given(seen: Evidence, row: Json) -> Iterator[str]:
     """The output of a call is one that the tool gave to this call."""
-    if row["status"] == "completed" and row["function"] in (CHARGE, LOOK):
+    if row["status"] == "completed" and row["function"] in (CHARGE, LOOK, ERRAND):
         number = row["execution"]["response"]["number"]
         if seen.given.get(number) != row["call_id"]:
             yield f"the call {row['call_id']} has the output {number}, given to {seen.given.get(number)}"
+
+
+def nothing_is_done_unapproved(seen: Evidence) -> Iterator[str]:
+    """A call that people had to be asked about was made only if one of them has approved it."""
+    for recorded in seen.runs:
+        for call in recorded.calls:
+            asked = call["gate"] is not None and call["function"] == ECHO
+            if asked and call["status"] == "completed" and call["id"] not in seen.approved:
+                yield f"{recorded}: the call {call['id']} was made, and nobody had approved it"
 
 
 def one_run_at_a_time(seen: Evidence) -> Iterator[str]:
@@ -170,6 +179,7 @@ def _tasks_on(messages: Sequence[Json]) -> list[str]:
 OF_BRANCHES: Sequence[Invariant] = (
     every_call_has_ended,
     every_post_to_a_tool_has_a_record,
+    nothing_is_done_unapproved,
     one_run_at_a_time,
     the_queue_keeps_its_order,
     every_conversation_is_well_formed,

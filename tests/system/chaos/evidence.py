@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,8 @@ import asyncpg
 import httpx
 
 from tests.support.model_server import Request
+from tests.system.chaos.servers import Servers
 from tests.system.chaos.wishes import Wish
-from tests.system.chaos.world import World
 
 Json = Mapping[str, Any]
 TERMINAL: Mapping[str, str] = {
@@ -64,17 +64,26 @@ class Evidence:
     tool_requests: Sequence[Request] = ()
     given: Mapping[int, str] = field(default_factory=dict)
     """Which call was given which answer of a tool, by the answer's number."""
+    approved: Collection[str] = ()
+    """The function calls that somebody has, or may have, approved."""
 
     def run_of(self, wish: Wish) -> Recorded | None:
         """The run that was made for a wish."""
         return next((seen for seen in self.runs if seen.key == wish.task), None)
 
 
-async def gathered(world: World, branches: Sequence[str], wishes: Sequence[Wish]) -> Evidence:
-    """Read everything about these branches from a replica that is well."""
-    async with httpx.AsyncClient(base_url=world.urls[0], timeout=60, trust_env=False) as http:
+async def gathered(
+    url: str,
+    database_url: str,
+    servers: Servers,
+    branches: Sequence[str],
+    wishes: Sequence[Wish],
+    approved: Collection[str],
+) -> Evidence:
+    """Read everything about these branches from a service that is well."""
+    async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
         runs = [run for branch in branches for run in await _all(http, "/v1/runs", branch_id=branch)]
-        keys = await _keys(world.database_url, [run["id"] for run in runs])
+        keys = await _keys(database_url, [run["id"] for run in runs])
         recorded = [
             Recorded(
                 run,
@@ -87,8 +96,8 @@ async def gathered(world: World, branches: Sequence[str], wishes: Sequence[Wish]
         messages = {
             branch: await _all(http, f"/v1/branches/{branch}/messages", order="asc") for branch in branches
         }
-    asked, posted = list(world.models_heard.requests), list(world.tools_heard.requests)
-    return Evidence(recorded, messages, wishes, asked, posted, dict(world.tools.given))
+    asked, posted = list(servers.models_heard.requests), list(servers.tools_heard.requests)
+    return Evidence(recorded, messages, wishes, asked, posted, dict(servers.tools.given), approved)
 
 
 async def _all(http: httpx.AsyncClient, path: str, **filters: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.support import chat_wire
@@ -18,6 +18,10 @@ TASK = re.compile(r"task-[0-9a-f]{12}")
 """Stands in every instruction and in the arguments of every call: whose request a server sees."""
 CHARGE, LOOK = "charge", "look"
 """Tools over HTTP: one that must not be called twice, and one that may."""
+LATER, ECHO = "later", "echo"
+"""Tools in the processes themselves; people may be asked about the second."""
+ERRAND = "errand"
+"""A tool that clients carry out."""
 CALLS = re.compile(r"calls: (\S+)")
 """How an instruction says which tools the model is to ask for, separated by commas."""
 PATIENCE_MS = 2_000
@@ -50,7 +54,7 @@ class Flaky:
 class FlakyModel(Flaky):
     """Answers chat completions."""
 
-    WAYS: Mapping[str, int] = {
+    ways: Mapping[str, int] = {
         **{"well": 50, "slowly": 22, "cut": 8, "unfinished": 4, "429": 4, "500": 3, "503": 3},
         **{"refused": 2, "silent": 2, "stalled": 2},
     }
@@ -58,7 +62,7 @@ class FlakyModel(Flaky):
     def __call__(self, request: Request) -> Attempt:
         """The answer to a request."""
         task, said = asked(request.body["messages"])
-        way, draw = self._way(task, self.WAYS)
+        way, draw = self._way(task, self.ways)
         match way:
             case "429" | "500" | "503":
                 body = json.dumps({"error": {"message": "not now", "type": "server_error"}}).encode()
@@ -122,19 +126,23 @@ def _rest(pieces: list[str], said: str) -> list[str]:
 class FlakyTools(Flaky):
     """Answers posts of tools; each answer holds a number of its own."""
 
-    WAYS: Mapping[str, int] = {"well": 60, "slowly": 20, "error": 6, "busy": 6, "lost": 4, "late": 4}
+    ways: Mapping[str, int] = {"well": 60, "slowly": 20, "error": 6, "busy": 6, "lost": 4, "late": 4}
 
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
         self.given: dict[int, str] = {}
         """Which call was given the answer of a number."""
 
+    def give(self, call_id: str) -> int:
+        """A number that no other call is given."""
+        number = len(self.given)
+        self.given[number] = call_id
+        return number
+
     def __call__(self, request: Request) -> Attempt:
         """The answer to a post."""
-        way, draw = self._way(request.body["arguments"]["task"], self.WAYS)
-        number = len(self.given)
-        self.given[number] = request.body["call_id"]
-        done = gives(json.dumps({"number": number}).encode(), then="keep")
+        way, draw = self._way(request.body["arguments"]["task"], self.ways)
+        done = gives(json.dumps({"number": self.give(request.body["call_id"])}).encode(), then="keep")
         match way:
             case "slowly" | "late":
                 wait_s = draw.uniform(0.1, 1.0) if way == "slowly" else 1.5 * PATIENCE_MS / 1000
@@ -146,6 +154,3 @@ class FlakyTools(Flaky):
             case "lost":
                 return Attempt(head=b"", chunks=[0.01], then="reset")
         return done
-
-
-Choose = Callable[[Request], Attempt]

@@ -86,7 +86,7 @@ def every_client_heard_the_log(seen: Evidence) -> Iterator[str]:
             yield f"{recorded}: its client never heard the end"
         elif [event["seq"] for event in heard] != [event["seq"] for event in stored]:
             numbers = [event["seq"] for event in heard]
-            yield f"{recorded}: heard were {numbers} of {len(stored)}, over {wish.cuts} cuts"
+            yield f"{recorded}: heard were {numbers} of {len(stored)}, over {wish.streams} streams"
         elif differing := [e["seq"] for e, other in zip(heard, stored, strict=True) if e != other]:
             yield f"{recorded}: {differing} were heard otherwise than they are stored"
 

@@ -28,10 +28,11 @@ class Round:
             types = [event["type"] for event in recorded.events]
             found["events"] += len(types)
             found["runs that queued"] += "RUN_QUEUED" in types
-            for kind in ("RUN_RECOVERED", "RETRY_ATTEMPT", "CONTINUATION_START"):
+            for kind in ("RUN_WAITING", "RUN_RECOVERED", "RETRY_ATTEMPT", "CONTINUATION_START"):
                 found[kind] += types.count(kind)
             found.update(f"call {call['function']} {call['status']}" for call in recorded.calls)
-        found["streams cut and gone on with"] = sum(wish.cuts for wish in wishes)
+        found["streams"] = sum(wish.streams for wish in wishes)
+        found["streams gone on with"] = sum(max(0, wish.streams - 1) for wish in wishes)
         found["requests repeated and recognized"] = sum(wish.replays for wish in wishes)
         found["cancellations"] = sum(wish.cancel_sent for wish in wishes)
         found["requests to the model"] = len(seen.model_requests)

@@ -6,11 +6,12 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
-import httpx
 
+from tests.system.chaos.anywhere import anywhere
 from tests.system.chaos.clients import Client
 from tests.system.chaos.conversations import OF_BRANCHES
 from tests.system.chaos.evidence import gathered
@@ -19,6 +20,7 @@ from tests.system.chaos.logs import LogTail
 from tests.system.chaos.report import Round
 from tests.system.chaos.troubles import Trouble, schedule
 from tests.system.chaos.wishes import Wish, wish
+from tests.system.chaos.workers import Workers
 from tests.system.chaos.world import REPLICAS, World, world
 
 ROUND_S = 60.0
@@ -45,14 +47,19 @@ async def chaos(folder: Path, seed: str, seconds: float, *, told: Callable[[str]
 
 
 async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail]) -> Round:
-    made.begin(seed)
+    servers = made.servers
+    servers.begin(seed)
+    made.complaints.clear()
     one = Round(seed, schedule(seed, seconds, REPLICAS))
-    # A connection that a client leaves is not used again: it may lead to a process that stands still.
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-    async with httpx.AsyncClient(limits=limits, trust_env=False) as http:
-        client = Client(made, http, random.Random(f"clients {seed}"))
-        branches = [await client.branch() for _ in range(BRANCHES)]
+    draw = random.Random(f"clients {seed}")
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(anywhere(lambda: made.urls, draw))
+        client = Client(http)
+        workers = Workers(http, servers.tools, draw, client.note)
+        branches = [await client.branch(governed=n % 2 == 0) for n in range(BRANCHES)]
         wishes: list[Wish] = []
+        working = asyncio.create_task(workers.work(branches))
+        stack.callback(working.cancel)
         async with asyncio.TaskGroup() as group:
             for trouble in one.troubles:
                 group.create_task(_befall(made, trouble))
@@ -64,8 +71,10 @@ async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail
             await asyncio.wait({seeing_to})
         else:
             await seeing_to
-    seen = await gathered(made, branches, wishes)
-    one.count(seen, made.model.fared + Counter({f"tool {k}": n for k, n in made.tools.fared.items()}))
+        if working.done():
+            working.result()
+    seen = await gathered(made.urls[0], made.database_url, servers, branches, wishes, workers.approved)
+    one.count(seen, servers.model.fared + Counter({f"tool {k}": n for k, n in servers.tools.fared.items()}))
     one.violations += [*client.odd, *made.complaints, *(bug for tail in tails for bug in tail.bugs())]
     for invariant in (*OF_RUNS, *OF_BRANCHES):
         one.violations += [f"{invariant.__name__}: {fault}" for fault in invariant(seen)]

@@ -6,10 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.system.chaos.flaky import CHARGE, LOOK
-
-LATER = "later"
-"""A tool in the processes themselves."""
+from tests.system.chaos.flaky import CHARGE, ECHO, ERRAND, LATER, LOOK
 
 
 @dataclass(slots=True)
@@ -42,8 +39,8 @@ class Wish:
     """Every terminal status that an answer has told."""
     events: list[dict[str, Any]] = field(default_factory=list)
     """What its event streams said, joined."""
-    cuts: int = 0
-    """How often they were cut, and gone on with somewhere else."""
+    streams: int = 0
+    """How many of them there were."""
     heard_the_end: bool = False
     replays: int = 0
     """How often an answer said that the request had been made before."""
@@ -52,11 +49,6 @@ class Wish:
     def path(self) -> str:
         """Where it is posted."""
         return f"/v1/branches/{self.branch}/{self.kind}"
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether an answer of the model that broke off is to be gone on with."""
-        return bool(self.body.get("lifecycle", {}).get("continue_from_last_good_token"))
 
 
 def wish(draw: random.Random, branches: list[str]) -> Wish:
@@ -83,14 +75,14 @@ def _operate(draw: random.Random, task: str) -> dict[str, Any]:
     if draw.random() < 0.5:
         body["lifecycle"] = {"continue_from_last_good_token": {"checkpoint_interval": 1}}
     if draw.random() < 0.4:
-        wanted = draw.choices((CHARGE, LOOK), k=draw.randint(1, 3))
+        wanted = draw.choices((CHARGE, LOOK, ERRAND), (3, 3, 1), k=draw.randint(1, 3))
         body["instruction"] += f" calls: {','.join(wanted)}"
-        body |= {"actions": True, "tools": [CHARGE, LOOK], "action_strategy": _strategy(draw)}
+        body |= {"actions": True, "tools": [CHARGE, LOOK, ERRAND], "action_strategy": _strategy(draw)}
     return body
 
 
 def _act(draw: random.Random, task: str) -> dict[str, Any]:
-    names = draw.choices((CHARGE, LOOK, LATER), k=draw.randint(1, 4))
+    names = draw.choices((CHARGE, LOOK, LATER, ERRAND, ECHO), (4, 4, 2, 1, 1), k=draw.randint(1, 4))
     return {
         "requests": [
             {"function": name, "arguments": _arguments(draw, name, task, n)} for n, name in enumerate(names)
@@ -103,7 +95,7 @@ def _act(draw: random.Random, task: str) -> dict[str, Any]:
 def _arguments(draw: random.Random, name: str, task: str, n: int) -> dict[str, Any]:
     if name == LATER:
         return {"seconds": round(draw.uniform(0, 0.5), 2), "value": task}
-    return {"task": task, "n": n}
+    return {"value": task} if name == ECHO else {"task": task, "n": n}
 
 
 def _strategy(draw: random.Random) -> str:

@@ -8,28 +8,19 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import httpx
 
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.postgres import EmbeddedPostgres
-from tests.support.model_server import ModelServer
 from tests.support.process import Process, serving
-from tests.system.chaos.flaky import CHARGE, LOOK, PATIENCE_MS, FlakyModel, FlakyTools
+from tests.system.chaos.servers import Servers, flaky_servers
 from tests.system.chaos.troubles import LEASE_MS, Kind, Trouble
 
 REPLICAS = 3
-MODEL = "flaky"
 START_S = 180.0
 """How long a replica may try to start, with the database away for some of it."""
 STOP_S = 60.0
 SURVIVES_A_CRASH = {"fsync": "off", "max_connections": "200"}
 """Settings of a server whose contents outlive its process, if not the machine."""
-LIFECYCLE: dict[str, Any] = {
-    "timeout": {"initial_token_ms": PATIENCE_MS, "inter_token_ms": PATIENCE_MS},
-    "retry": {"attempts": 4, "max_retries": 6, "base_delay_ms": 50, "max_delay_ms": 500},
-}
 
 
 @dataclass(slots=True)
@@ -87,15 +78,14 @@ class Replica:
 class World:
     """See the module's words."""
 
-    def __init__(self, postgres: EmbeddedPostgres, root: Path, replicas: list[Replica]) -> None:
+    def __init__(
+        self, postgres: EmbeddedPostgres, root: Path, replicas: list[Replica], servers: Servers
+    ) -> None:
         self._postgres = postgres
         self._root = root
         self._database = asyncio.Lock()
         self.replicas = replicas
-        self.model = FlakyModel("")
-        self.tools = FlakyTools("")
-        self.models_heard = ModelServer(choose=lambda request: self.model(request))
-        self.tools_heard = ModelServer(choose=lambda request: self.tools(request))
+        self.servers = servers
         self.complaints: list[str] = []
         """What went wrong with the world itself."""
 
@@ -108,13 +98,6 @@ class World:
     def urls(self) -> list[str]:
         """Where replicas are, or were last."""
         return [replica.url for replica in self.replicas]
-
-    def begin(self, seed: str) -> None:
-        """Forget what was asked, and be flaky by another seed."""
-        self.model, self.tools = FlakyModel(seed), FlakyTools(seed)
-        self.models_heard.requests.clear()
-        self.tools_heard.requests.clear()
-        self.complaints.clear()
 
     async def befall(self, trouble: Trouble) -> None:
         """Let one thing happen, and be over."""
@@ -151,23 +134,6 @@ class World:
         await asyncio.sleep(trouble.for_s)
         await asyncio.to_thread(self._postgres.revive)
 
-    async def furnish(self) -> None:
-        """Register the model and the tools."""
-        spec = {"provider": "openai", "model": MODEL, "base_url": self.models_heard.base_url}
-        tool = {
-            "kind": "http",
-            "parameters": {"type": "object"},
-            "http": {"url": self.tools_heard.base_url, "timeout_ms": {"first_byte": PATIENCE_MS}},
-        }
-        async with httpx.AsyncClient(base_url=self.urls[0], timeout=60, trust_env=False) as http:
-            for path, body in (
-                (f"models/{MODEL}", {**spec, "lifecycle": LIFECYCLE}),
-                (f"tools/{CHARGE}", tool),
-                (f"tools/{LOOK}", {**tool, "idempotent": True}),
-            ):
-                answer = await http.put(f"/v1/{path}", json=body)
-                assert answer.status_code == 201, answer.text
-
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[World]:
@@ -178,11 +144,9 @@ async def world(folder: Path) -> AsyncIterator[World]:
         await asyncio.to_thread(postgres.start)
         stack.callback(postgres.stop)
         replicas = [Replica(number, postgres.url, folder) for number in range(REPLICAS)]
-        made = World(postgres, root, replicas)
-        await stack.enter_async_context(made.models_heard)
-        await stack.enter_async_context(made.tools_heard)
+        servers = await stack.enter_async_context(flaky_servers())
         for replica in replicas:
             stack.push_async_callback(replica.leave)
             await replica.start()
-        await made.furnish()
-        yield made
+        await servers.furnish(replicas[0].url)
+        yield World(postgres, root, replicas, servers)
