@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import httpx
 
-SILENCE_S = 4.0
+SILENCE_S = 3.0
 """How long a client waits for a sign of life before it asks another replica; heartbeats come every second."""
 _PAUSE_S = 0.05
 _LATER = (429, 503)

@@ -16,7 +16,7 @@ from tests.system.chaos.wishes import Wish
 
 GIVE_UP_S = 300.0
 """How long one tries. Who comes to that has found a fault: by then all replicas have been well for long."""
-WAIT_S = 2
+WAIT_S = 1
 ASKS: Mapping[str, Any] = {"rules": [{"when": f"function == '{ECHO}'", "effect": "escalate"}]}
 """A gate that has people decide about one tool."""
 _PAUSE_S = 0.05

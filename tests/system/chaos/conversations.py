@@ -14,6 +14,15 @@ from tests.system.chaos.invariants import Invariant
 TRIES = 3
 """How often an attempt at an idempotent call may be posted."""
 OPEN = ("pending", "processing")
+PLANNED = frozenset(
+    {
+        *("RUN_STARTED", "SESSION_START", "STREAM_INIT", "TIMEOUT_START", "TOOL_REQUESTED", "TOOL_START"),
+        *("ADAPTER_WRAP_START", "ADAPTER_DETECTED", "ADAPTER_WRAP_END"),
+    }
+)
+"""What a run that starts at once may begin with, stamped when it is planned and not when it is accepted. Where
+the run before it left the conversation as it was, that one may have ended only in between.
+"""
 
 
 def every_call_has_ended(seen: Evidence) -> Iterator[str]:
@@ -97,7 +106,8 @@ def the_queue_keeps_its_order(seen: Evidence) -> Iterator[str]:
     """A run that was accepted before another was asked for begins before it."""
     by_task = {wish.task: wish for wish in seen.wishes}
     for branch, runs in _by_branch(seen).items():
-        for one, other in combinations(_in_order(runs), 2):
+        wanted = [recorded for recorded in _in_order(runs) if recorded.key in by_task]
+        for one, other in combinations(wanted, 2):
             first, then = by_task[str(other.key)], by_task[str(one.key)]
             if first.accepted_at and then.sent_at and first.accepted_at < then.sent_at:
                 yield f"branch {branch}: {other} was accepted before {one} was sent, and began after it"
@@ -112,15 +122,19 @@ def _by_branch(seen: Evidence) -> dict[str, list[Recorded]]:
 
 def _in_order(runs: Sequence[Recorded]) -> list[Recorded]:
     """Those that began, the first one first."""
-    return sorted((run for run in runs if run.times_of("RUN_STARTED")), key=_begun)
+    return sorted((recorded for recorded in runs if "RUN_STARTED" in recorded.types), key=_begun)
 
 
 def _begun(recorded: Recorded) -> int:
-    return recorded.times_of("RUN_STARTED")[0]
+    """When it was certainly under way, in milliseconds."""
+    sure = recorded.events
+    if "RUN_QUEUED" not in recorded.types:
+        sure = [event for event in sure if event["type"] not in PLANNED]
+    return next((event["ts"] for event in sure if event["type"] != "RUN_QUEUED"), 0)
 
 
 def _ended(recorded: Recorded) -> int:
-    return max(recorded.times_of(*TERMINAL), default=0)
+    return max((event["ts"] for event in recorded.events if event["type"] in TERMINAL), default=0)
 
 
 def every_conversation_is_well_formed(seen: Evidence) -> Iterator[str]:

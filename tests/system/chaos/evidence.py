@@ -44,9 +44,10 @@ class Recorded:
         """The error's, None without an error."""
         return None if self.run["error"] is None else str(self.run["error"]["code"])
 
-    def times_of(self, *types: str) -> list[int]:
-        """When events of these types were, in milliseconds."""
-        return [event["ts"] for event in self.events if event["type"] in types]
+    @property
+    def types(self) -> list[str]:
+        """Of its events."""
+        return [event["type"] for event in self.events]
 
     def __str__(self) -> str:
         return f"{self.run['kind']} {self.id} ({self.run['status']} {self.code or ''}, {self.key})"

@@ -71,7 +71,7 @@ def _may_fail(recorded: Recorded) -> bool:
     if recorded.code in MODEL_FAULTS:
         return str(recorded.run["kind"]) == "operate"
     if recorded.code == "RECOVERY_EXHAUSTED":
-        return [event["type"] for event in recorded.events].count("RUN_RECOVERED") >= MOST_RECOVERIES
+        return recorded.types.count("RUN_RECOVERED") >= MOST_RECOVERIES
     return LOST_RUNS_MAY_FAIL and recorded.code == "PROCESS_LOST"
 
 

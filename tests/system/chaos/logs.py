@@ -16,7 +16,7 @@ class LogTail:
         self._read = 0
 
     def bugs(self) -> Iterator[str]:
-        """The lines since the last look that hold a traceback, or begin one."""
+        """The lines since the last look that are of a fault which nothing that befalls a process explains."""
         with self._path.open("rb") as log:
             log.seek(self._read)
             whole, _, rest = log.read().rpartition(b"\n")
@@ -31,4 +31,5 @@ def _bug(line: bytes) -> str | None:
         told = orjson.loads(line)
     except orjson.JSONDecodeError:
         return "what it should have logged as JSON" if line.startswith(b"Traceback") else None
-    return None if "exception" not in told else line.decode(errors="replace")[:3000]
+    explained = told["event"] == "run stopped" and "LeaseLost" in told["why"]
+    return None if told["level"] != "error" or explained else line.decode(errors="replace")[:3000]

@@ -16,6 +16,8 @@ class Round:
 
     seed: str
     troubles: Sequence[Trouble]
+    settled_s: float = 0.0
+    """How long the last runs took when nothing befell any more."""
     violations: list[str] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
 
@@ -25,7 +27,7 @@ class Round:
         found = Counter({"runs": len(runs), "refused": sum(wish.refused for wish in wishes)})
         for recorded in runs:
             found[f"{recorded.run['kind']} {recorded.run['status']} {recorded.code or ''}".strip()] += 1
-            types = [event["type"] for event in recorded.events]
+            types = recorded.types
             found["events"] += len(types)
             found["runs that queued"] += "RUN_QUEUED" in types
             for kind in ("RUN_WAITING", "RUN_RECOVERED", "RETRY_ATTEMPT", "CONTINUATION_START"):
@@ -44,6 +46,7 @@ class Round:
     def __str__(self) -> str:
         lines = [f"seed {self.seed!r}", "", *(f"    {trouble}" for trouble in self.troubles), ""]
         lines += [f"- {name}: {count}" for name, count in self.figures.items()]
+        lines += ["", f"The last runs took {self.settled_s:.1f} s when all was well again."]
         lines += ["", f"{len(self.violations)} violations", *(f"- {told}" for told in self.violations)]
         return "\n".join(lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -24,8 +25,8 @@ from tests.system.chaos.workers import Workers
 from tests.system.chaos.world import REPLICAS, World, world
 
 ROUND_S = 60.0
-BRANCHES = 4
-AT_ONCE = 20
+BRANCHES = 6
+AT_ONCE = 24
 """Most wishes that are being seen to at the same time; those on one branch queue."""
 _PAUSE_S = (0.0, 0.4)
 STANDSTILL_S = 120.0
@@ -58,12 +59,13 @@ async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail
         workers = Workers(http, servers.tools, draw, client.note)
         branches = [await client.branch(governed=n % 2 == 0) for n in range(BRANCHES)]
         wishes: list[Wish] = []
-        working = asyncio.create_task(workers.work(branches))
+        working = asyncio.create_task(workers.work())
         stack.callback(working.cancel)
         async with asyncio.TaskGroup() as group:
             for trouble in one.troubles:
                 group.create_task(_befall(made, trouble))
             seeing_to = asyncio.create_task(_wish(client, branches, wishes, seed, seconds))
+        well_at = time.monotonic()
         stuck = await _stuck(made.database_url, seeing_to)
         if stuck:
             one.violations.append(f"runs that do not end: {stuck}")
@@ -74,6 +76,7 @@ async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail
         if working.done():
             working.result()
     seen = await gathered(made.urls[0], made.database_url, servers, branches, wishes, workers.approved)
+    one.settled_s = time.monotonic() - well_at
     one.count(seen, servers.model.fared + Counter({f"tool {k}": n for k, n in servers.tools.fared.items()}))
     one.violations += [*client.odd, *made.complaints, *(bug for tail in tails for bug in tail.bugs())]
     for invariant in (*OF_RUNS, *OF_BRANCHES):

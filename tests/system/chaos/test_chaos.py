@@ -17,7 +17,7 @@ import pytest
 from tests.system.chaos.report import report
 from tests.system.chaos.rounds import chaos
 
-SECONDS = float(os.environ.get("BRANCHLINE_CHAOS_S", "20"))
+SECONDS = float(os.environ.get("BRANCHLINE_CHAOS_S", "15"))
 SEED = os.environ.get("BRANCHLINE_CHAOS_SEED") or secrets.token_hex(4)
 REPORT = os.environ.get("BRANCHLINE_CHAOS_REPORT")
 

@@ -65,7 +65,7 @@ async def well(postgres: PostgresServer) -> AsyncIterator[Evidence]:
             client = Client(http)
             workers = Workers(http, servers.tools, draw, client.note)
             branch = await client.branch(governed=True)
-            working = asyncio.create_task(workers.work([branch]))
+            working = asyncio.create_task(workers.work())
             wishes = _wishes(branch)
             for wish in wishes:
                 await client.see_to(wish)
@@ -198,7 +198,7 @@ def _unapproved(seen: Any) -> None:
 
 
 def _at_once(seen: Any) -> None:
-    _event(seen, CALL, "RUN_STARTED")["ts"] = _of(seen, TALK).events[-1]["ts"] - 1
+    _event(seen, CALL, "STREAM_READY")["ts"] = _of(seen, TALK).events[-1]["ts"] - 1
 
 
 def _overtaken(seen: Any) -> None:

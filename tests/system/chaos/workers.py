@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -14,7 +14,8 @@ from tests.system.chaos.flaky import FlakyTools
 
 LEASE_S = 1.0
 """For how long a program has a call to itself."""
-_PAUSE_S = 0.1
+AT_ONCE = 2
+_PAUSE_S = 0.2
 
 
 class Workers:
@@ -32,13 +33,24 @@ class Workers:
         self.approved: set[str] = set()
         """The function calls that somebody has, or may have, approved."""
 
-    async def work(self, branches: Sequence[str]) -> None:
-        """For ever."""
+    async def work(self) -> None:
+        """For ever, several of a kind at once."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._run_errands())
+                group.create_task(self._approve())
+
+    async def _run_errands(self) -> None:
         while True:
-            for branch in branches:
-                for call in await self._clients.work(status="waiting", branch_id=branch):
-                    await self._carry_out(call)
-            for approval in await self._pending():
+            calls = await self._clients.work(status="waiting")
+            for call in self._draw.sample(calls, len(calls)):
+                await self._carry_out(call)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _approve(self) -> None:
+        while True:
+            approvals = await self._pending()
+            for approval in self._draw.sample(approvals, len(approvals)):
                 await self._decide(approval["function_call_id"])
             await asyncio.sleep(_PAUSE_S)
 
