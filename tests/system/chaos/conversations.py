@@ -20,8 +20,8 @@ PLANNED = frozenset(
         *("ADAPTER_WRAP_START", "ADAPTER_DETECTED", "ADAPTER_WRAP_END"),
     }
 )
-"""What a run that starts at once may begin with, stamped when it is planned and not when it is accepted. Where
-the run before it left the conversation as it was, that one may have ended only in between.
+"""What a run that starts at once may begin with, stamped when it is planned and not when it is accepted. The
+run before it, if that left the conversation as it was, may have ended only in between.
 """
 
 

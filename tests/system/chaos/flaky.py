@@ -12,7 +12,7 @@ from typing import Any
 from tests.support import chat_wire
 from tests.support.chat_wire import DONE, delta
 from tests.support.http_tools import SILENCE, gives
-from tests.support.model_server import Attempt, Request
+from tests.support.model_server import Attempt, Request, Then
 
 TASK = re.compile(r"task-[0-9a-f]{12}")
 """Stands in every instruction and in the arguments of every call: whose request a server sees."""
@@ -32,6 +32,9 @@ def answer(task: str) -> list[str]:
     """What the model says to a task, in pieces; no two of them are alike."""
     draw = random.Random(task)
     return [f"{task} begins", *(f", {n}:{draw.randrange(16**6):06x}" for n in range(draw.randint(3, 30)))]
+
+
+_THEN: Mapping[str, Then] = {"cut": "reset", "unfinished": "close", "stalled": "hang"}
 
 
 class Flaky:
@@ -78,7 +81,7 @@ class FlakyModel(Flaky):
             paced = [part for chunk in chunks for part in (draw.uniform(0.01, 0.2), chunk)]
             return Attempt([*paced, DONE], framing="chunked", then="keep")
         some = chunks[: draw.randrange(len(chunks))]
-        return Attempt([*some, 0.05], then={"cut": "reset", "unfinished": "close", "stalled": "hang"}[way])  # type: ignore[arg-type]
+        return Attempt([*some, 0.05], then=_THEN[way])
 
 
 def asked(messages: list[dict[str, Any]]) -> tuple[str, str]:

@@ -36,6 +36,10 @@ class Round:
         found["streams"] = sum(wish.streams for wish in wishes)
         found["streams gone on with"] = sum(max(0, wish.streams - 1) for wish in wishes)
         found["requests repeated and recognized"] = sum(wish.replays for wish in wishes)
+        wanted = {wish.task for wish in wishes if wish.cancel_sent}
+        found["runs cancelled by nobody"] = sum(
+            recorded.run["status"] == "cancelled" and recorded.key not in wanted for recorded in runs
+        )
         found["cancellations"] = sum(wish.cancel_sent for wish in wishes)
         found["requests to the model"] = len(seen.model_requests)
         found["posts to tools"] = len(seen.tool_requests)
@@ -43,8 +47,13 @@ class Round:
         found.update({f"answered {way}": count for way, count in fared.items()})
         self.figures = dict(sorted(found.items()))
 
+    @property
+    def plan(self) -> str:
+        """Its seed and what is to befall."""
+        return "\n".join([f"seed {self.seed!r}", "", *(f"    {trouble}" for trouble in self.troubles)])
+
     def __str__(self) -> str:
-        lines = [f"seed {self.seed!r}", "", *(f"    {trouble}" for trouble in self.troubles), ""]
+        lines = [self.plan, ""]
         lines += [f"- {name}: {count}" for name, count in self.figures.items()]
         lines += ["", f"The last runs took {self.settled_s:.1f} s when all was well again."]
         lines += ["", f"{len(self.violations)} violations", *(f"- {told}" for told in self.violations)]

@@ -34,24 +34,26 @@ STANDSTILL_S = 120.0
 
 
 async def chaos(folder: Path, seed: str, seconds: float, *, told: Callable[[str], None]) -> list[Round]:
-    """Rounds for about so many seconds; `told` is told of each."""
+    """Rounds for about so many seconds; `told` is told the troubles of each before it begins."""
     found: list[Round] = []
     async with world(folder) as made:
         tails = [LogTail(replica.log) for replica in made.replicas]
         left_s = seconds
         while left_s > 0:
-            one = await _round(made, f"{seed}-{len(found) + 1}", min(left_s, ROUND_S), tails)
+            one = await _round(made, f"{seed}-{len(found) + 1}", min(left_s, ROUND_S), tails, told)
             found.append(one)
-            told(str(one))
             left_s -= ROUND_S
     return found
 
 
-async def _round(made: World, seed: str, seconds: float, tails: Sequence[LogTail]) -> Round:
+async def _round(
+    made: World, seed: str, seconds: float, tails: Sequence[LogTail], told: Callable[[str], None]
+) -> Round:
     servers = made.servers
     servers.begin(seed)
     made.complaints.clear()
     one = Round(seed, schedule(seed, seconds, REPLICAS))
+    told(one.plan)
     draw = random.Random(f"clients {seed}")
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(anywhere(lambda: made.urls, draw))

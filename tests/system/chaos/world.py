@@ -18,7 +18,8 @@ from tests.system.chaos.troubles import LEASE_MS, Kind, Trouble
 REPLICAS = 3
 START_S = 180.0
 """How long a replica may try to start, with the database away for some of it."""
-STOP_S = 60.0
+STOP_S = 120.0
+"""How long it may take to stop."""
 SURVIVES_A_CRASH = {"fsync": "off", "max_connections": "200"}
 """Settings of a server whose contents outlive its process, if not the machine."""
 
