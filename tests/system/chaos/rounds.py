@@ -62,23 +62,22 @@ async def _round(
         branches = [await client.branch(governed=n % 2 == 0) for n in range(BRANCHES)]
         wishes: list[Wish] = []
         working = asyncio.create_task(workers.work())
+        seeing_to = asyncio.create_task(_wish(client, branches, wishes, seed, seconds))
         stack.callback(working.cancel)
+        stack.callback(seeing_to.cancel)
         async with asyncio.TaskGroup() as group:
             for trouble in one.troubles:
                 group.create_task(_befall(made, trouble))
-            seeing_to = asyncio.create_task(_wish(client, branches, wishes, seed, seconds))
         well_at = time.monotonic()
         stuck = await _stuck(made.database_url, seeing_to)
         if stuck:
             one.violations.append(f"runs that do not end: {stuck}")
-            seeing_to.cancel()
-            await asyncio.wait({seeing_to})
         else:
             await seeing_to
         if working.done():
             working.result()
-    seen = await gathered(made.urls[0], made.database_url, servers, branches, wishes, workers.approved)
     one.settled_s = time.monotonic() - well_at
+    seen = await gathered(made.urls[0], made.database_url, servers, branches, wishes, workers.approved)
     one.count(seen, servers.model.fared + Counter({f"tool {k}": n for k, n in servers.tools.fared.items()}))
     one.violations += [*client.odd, *made.complaints, *(bug for tail in tails for bug in tail.bugs())]
     for invariant in (*OF_RUNS, *OF_BRANCHES):
