@@ -7,6 +7,9 @@ from pathlib import Path
 
 import orjson
 
+EXPLAINED = frozenset({"run not taken over again"})
+"""Errors that enough kills lead to."""
+
 
 class LogTail:
     """Reads on in one log."""
@@ -31,5 +34,5 @@ def _bug(line: bytes) -> str | None:
         told = orjson.loads(line)
     except orjson.JSONDecodeError:
         return "what it should have logged as JSON" if line.startswith(b"Traceback") else None
-    explained = told["event"] == "run stopped" and "LeaseLost" in told["why"]
+    explained = told["event"] in EXPLAINED or "LeaseLost" in told.get("why", "")
     return None if told["level"] != "error" or explained else line.decode(errors="replace")[:3000]

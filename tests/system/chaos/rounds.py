@@ -29,8 +29,8 @@ BRANCHES = 6
 AT_ONCE = 24
 """Most wishes that are being seen to at the same time; those on one branch queue."""
 _PAUSE_S = (0.0, 0.4)
-STANDSTILL_S = 120.0
-"""After which time without an end of any run those that are left count as stuck."""
+STANDSTILL_S = 180.0
+"""After which time without an end of anything, while all is well, what is left counts as stuck."""
 
 
 async def chaos(folder: Path, seed: str, seconds: float, *, told: Callable[[str], None]) -> list[Round]:
@@ -69,10 +69,8 @@ async def _round(
             for trouble in one.troubles:
                 group.create_task(_befall(made, trouble))
         well_at = time.monotonic()
-        stuck = await _stuck(made.database_url, seeing_to)
-        if stuck:
-            one.violations.append(f"runs that do not end: {stuck}")
-        else:
+        one.violations += await _stuck(made.database_url, seeing_to, wishes)
+        if not one.violations:
             await seeing_to
         if working.done():
             working.result()
@@ -111,20 +109,22 @@ async def _wish(client: Client, branches: list[str], wishes: list[Wish], seed: s
             await asyncio.sleep(draw.uniform(*_PAUSE_S))
 
 
-async def _stuck(database_url: str, seeing_to: asyncio.Task[None]) -> list[str]:
-    """Runs that do not end although all is well again; none when every wish was seen to."""
+async def _stuck(database_url: str, seeing_to: asyncio.Task[None], wishes: Sequence[Wish]) -> list[str]:
+    """What comes to no end although all is well again; nothing when every wish was seen to."""
     loop = asyncio.get_running_loop()
-    ended, since = -1, loop.time()
+    last, since = (-1, -1), loop.time()
     connection = await asyncpg.connect(database_url)
     try:
         while not seeing_to.done():
             await asyncio.wait({seeing_to}, timeout=0.5)
-            now = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")
-            if now != ended:
-                ended, since = now, loop.time()
+            ended = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")
+            now = ended, sum(wish.seen_to for wish in wishes)
+            if now != last:
+                last, since = now, loop.time()
             if loop.time() - since > STANDSTILL_S:
                 rows = await connection.fetch("SELECT id, status FROM runs WHERE ended_at IS NULL")
-                return [f"{row['id']} {row['status']}" for row in rows]
+                left = [f"the run {row['id']} is {row['status']}" for row in rows]
+                return left + [f"{wish.task} is not seen to" for wish in wishes if not wish.seen_to]
     finally:
         await connection.close()
     return []

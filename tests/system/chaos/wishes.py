@@ -42,6 +42,8 @@ class Wish:
     streams: int = 0
     """How many of them there were."""
     heard_the_end: bool = False
+    seen_to: bool = False
+    """Whether its client has nothing more to do for it."""
     replays: int = 0
     """How often an answer said that the request had been made before."""
 
