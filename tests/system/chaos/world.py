@@ -85,6 +85,8 @@ class World:
         self._postgres = postgres
         self._root = root
         self._database = asyncio.Lock()
+        # One replica serves at any time, or on a slow machine, where starts take long, nothing would be done.
+        self._troubled = asyncio.Semaphore(len(replicas) - 1)
         self.replicas = replicas
         self.servers = servers
         self.complaints: list[str] = []
@@ -107,7 +109,7 @@ class World:
                 await self._database_away(trouble)
             return
         replica = self.replicas[trouble.replica]
-        async with replica.troubled:
+        async with replica.troubled, self._troubled:
             match trouble.kind:
                 case Kind.KILL:
                     replica.signal(signal.SIGKILL)
