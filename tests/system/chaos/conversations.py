@@ -41,8 +41,8 @@ def every_call_has_ended(seen: Evidence) -> Iterator[str]:
                 yield f"{recorded}: the request of {call['id']} does not know its response"
             elif response["content"]["action_request_id"] != request["id"]:
                 yield f"{recorded}: the response of {call['id']} does not know its request"
-        started = Counter(e["meta"]["callId"] for e in recorded.events if e["type"] == "TOOL_COMPLETED")
-        if doubled := {call for call, count in started.items() if count > 1}:
+        ended = Counter(e["meta"]["callId"] for e in recorded.events if e["type"] == "TOOL_COMPLETED")
+        if doubled := {call for call, count in ended.items() if count > 1}:
             yield f"{recorded}: the calls {doubled} ended more than once in the log"
     answered = Counter(message["content"]["action_request_id"] for message in responses.values())
     for id in requests:
