@@ -53,7 +53,7 @@ def every_log_is_whole(seen: Evidence) -> Iterator[str]:
 
 
 def every_failure_has_a_reason(seen: Evidence) -> Iterator[str]:
-    """A run fails only for what its model did, or for the processes that it cost; none is cancelled unasked."""
+    """A run fails only for what its model did, or the processes that it cost; none is cancelled unasked."""
     cancelled = {wish.task for wish in seen.wishes if wish.cancel_sent}
     for recorded in seen.runs:
         status = recorded.run["status"]
