@@ -123,7 +123,9 @@ def test_without_a_place_there_is_a_result_and_nothing_is_needed_for_it() -> Non
     assert (told["value"], told["continues"]) == ("text", True)
 
 
-@pytest.mark.parametrize("number", [2**70, 10**400, 0.1])
+@pytest.mark.parametrize(
+    "number", [10**30 + 1, 10**400, 0.1], ids=["large", "larger than a double", "broken"]
+)
 def test_an_error_is_told_with_every_digit_of_its_numbers(number: float) -> None:
     log = writer()
     error = {"code": "PROVIDER_ERROR", "message": "no", "detail": {"more": number}}
