@@ -26,8 +26,13 @@ bounded: Final = settings(
 )
 """How a target is searched."""
 
-time_limit: Final = pytest.mark.timeout(300 + 2 * EXAMPLES)
-"""For a whole target, on a busy machine."""
+marks: Final = (
+    pytest.mark.slow,
+    pytest.mark.timeout(300 + 2 * EXAMPLES),  # for a whole target, on a busy machine
+    # Of an example that is large on purpose, and is written out only when it fails.
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+)
+"""What every target is marked with."""
 
 # JSON text that no serializer writes, by the string that stands for it until the text is made.
 _RAW: Final[Mapping[str, str]] = {

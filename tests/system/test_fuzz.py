@@ -16,11 +16,11 @@ from schemathesis.checks import ignored_auth, positive_data_acceptance, unsuppor
 
 from tests.support.api import openapi_document
 from tests.support.database import migrated
-from tests.support.fuzzing import bounded, time_limit
+from tests.support.fuzzing import bounded, marks
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
 
-pytestmark = [pytest.mark.slow, time_limit]
+pytestmark = [*marks]
 
 KEY = "the operator's key of the tests"
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.support.fuzzed_runs import ends_well, nothing_breaks
 from tests.support.fuzzed_streams import WIRES, bodies
-from tests.support.fuzzing import bounded, time_limit
+from tests.support.fuzzing import bounded, marks
 from tests.support.heard import served
 from tests.support.model_server import Attempt, Framing, ModelServer, Then
 from tests.support.service import Service
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
+pytestmark = [pytest.mark.anyio, *marks]
 
 LIFECYCLE: dict[str, Any] = {
     "retry": {"attempts": 1, "max_retries": 1, "base_delay_ms": 0},

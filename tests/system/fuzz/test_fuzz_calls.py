@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.support import chat_wire
 from tests.support.acting import rows_of
 from tests.support.fuzzed_runs import ends_well, nothing_breaks
-from tests.support.fuzzing import bounded, damaged, encoded, json_of, nearly, time_limit, written
+from tests.support.fuzzing import bounded, damaged, encoded, json_of, marks, nearly, written
 from tests.support.heard import served
 from tests.support.model_server import Attempt, ModelServer
 from tests.support.service import Service
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
+pytestmark = [pytest.mark.anyio, *marks]
 
 TOOLS = ["add", "echo", "note", "refuse", "nothing"]
 LIFECYCLE: dict[str, Any] = {

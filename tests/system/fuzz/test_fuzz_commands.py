@@ -15,11 +15,11 @@ from tests.support import commands
 from tests.support.database import migrated
 from tests.support.fuzzed_runs import ends_well, nothing_breaks
 from tests.support.fuzzed_streams import Unit, changed, words_in
-from tests.support.fuzzing import bounded, damaged, encoded, json_of, time_limit
+from tests.support.fuzzing import bounded, damaged, encoded, json_of, marks
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
+pytestmark = [pytest.mark.anyio, *marks]
 
 SCRIPT = 'cd "$1" && cat out && cat err >&2 && exit "$(cat status)"'
 LIFECYCLE: dict[str, Any] = {

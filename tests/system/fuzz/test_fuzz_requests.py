@@ -22,12 +22,12 @@ from tests.support.fuzzed_requests import (
     requests,
 )
 from tests.support.fuzzed_runs import nothing_breaks
-from tests.support.fuzzing import bounded, time_limit
+from tests.support.fuzzing import bounded, marks
 from tests.support.polling import until_true
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
+pytestmark = [pytest.mark.anyio, *marks]
 
 
 @dataclass(frozen=True)

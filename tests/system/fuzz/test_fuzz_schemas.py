@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.support.fuzzed_runs import ends_well, nothing_breaks
 from tests.support.fuzzed_schemas import schemas, values
 from tests.support.fuzzed_streams import WIRES
-from tests.support.fuzzing import bounded, time_limit, written
+from tests.support.fuzzing import bounded, marks, written
 from tests.support.heard import served
 from tests.support.model_server import ModelServer
 from tests.support.service import Service
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, time_limit]
+pytestmark = [pytest.mark.anyio, *marks]
 
 HERE = "<schema>"
 JSON = {"Content-Type": "application/json"}
