@@ -208,4 +208,6 @@ async def working(
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(grace_s)
+        made.hints.tell(Topic.WORK)  # what it leaves is for others to take up at once
+        await made.hints.drain(1)
         await made.recorder.drain(5)

@@ -42,6 +42,8 @@ class PostgresHints:
         self._arguments = arguments
         self._untold: dict[Topic, set[UUID]] = {}
         self._wake = asyncio.Event()
+        self._passed_on = asyncio.Event()
+        self._passed_on.set()
         self.deaf = True
         self.sent = self.received = 0
         """Notifications, since the start."""
@@ -51,7 +53,14 @@ class PostgresHints:
         if self.deaf:
             return  # the others look by themselves, and what is old news by then would only cost them
         self._untold.setdefault(topic, set()).update(runs)
+        self._passed_on.clear()
         self._wake.set()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let everything that was told be passed on, within a time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._passed_on.wait()
 
     async def work(self, hearer: Hearer) -> None:
         """Tell and listen for ever; ends by cancellation."""
@@ -66,6 +75,7 @@ class PostgresHints:
             finally:
                 self.deaf = True
                 self._untold.clear()
+                self._passed_on.set()
             await asyncio.sleep(AGAIN_S)
 
     async def _connected(self, hearer: Hearer) -> None:
@@ -106,6 +116,8 @@ class PostgresHints:
             await connection.fetch(
                 "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", CHANNEL, payloads
             )
+            if not self._untold:
+                self._passed_on.set()
 
 
 def _written(topic: Topic, runs: Sequence[UUID]) -> Iterator[str]:

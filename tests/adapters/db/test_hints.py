@@ -99,3 +99,12 @@ async def test_what_is_not_understood_is_passed_over(database_url: str) -> None:
         await until(lambda: one.told)
         assert one.told == [(Topic.WORK, [])]
     await connection.close()
+
+
+async def test_what_is_told_last_is_heard_when_its_teller_waits_for_it(database_url: str) -> None:
+    async with processes(database_url, 1) as (other,):
+        async with processes(database_url, 1) as (leaving,):
+            leaving.carrier.tell(Topic.WORK)
+            await leaving.carrier.drain(10)
+        await until(lambda: other.told == [(Topic.WORK, [])])
+        await other.carrier.drain(0.01)  # with nothing to tell there is nothing to wait for
