@@ -75,7 +75,7 @@ async def test_a_request_whose_process_died_before_its_answer_is_not_carried_out
 ) -> None:
     """The run is committed, its client has heard nothing, and asks again somewhere else."""
     spec = {"provider": "scripted", "model": "m", "options": {"streams": [{"attempts": [HELLO]}]}}
-    slow = {"requests": [{"function": "later", "arguments": {"seconds": 30, "value": 1}}]}
+    slow = {"requests": [{"function": "later", "arguments": {"seconds": 30, "value": "late"}}]}
     connection = await asyncpg.connect(database_url)
     async with serving(database_url, tmp_path / "first") as first:
         await first.http.put("/v1/models/m", json=spec)

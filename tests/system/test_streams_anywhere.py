@@ -178,8 +178,8 @@ async def test_who_reads_slowly_is_dropped_and_slows_nobody(
     for received in await dribbling:
         ids = re.findall(rb"^id: (\S+):(\d+)\n", received, re.MULTILINE)
         last = int(ids[-1][1])
-        # Only what fits between the two programs was ever made for it.
-        assert 0 < last < len(whole) / 2
+        # Only what fits between the two programs, some megabytes, was ever made for it.
+        assert 0 < last < 0.8 * len(whole)
         assert await some_of(here, run["id"], last, 5) == whole[last : last + 5]
 
 
