@@ -134,7 +134,8 @@ class Stage:
     async def play(self, database_url: str, tmp_path: Path, **second: str) -> dict[str, Outcome]:
         """Have all of them reach their phases, kill the process, start another, and wait for their ends."""
         async with self.server:
-            async with serving(database_url, tmp_path) as process:
+            # A lease that is long enough for all of them to be begun at once on a slow machine.
+            async with serving(database_url, tmp_path, BRANCHLINE_LEASE_MS="5000") as process:
                 await asyncio.gather(*(self._begin(process, phase) for phase in self.phases))
                 watching = [asyncio.create_task(self._watch(process, phase.name)) for phase in self.phases]
                 await asyncio.gather(*(self._reach(phase.name, phase.until) for phase in self.phases))
