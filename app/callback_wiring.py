@@ -62,8 +62,13 @@ async def telling(
     ids: IdSource,
     network: CheckedNetwork,
     vault: Vault,
+    *,
+    executes: bool,
 ) -> AsyncIterator[Telling]:
-    """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends."""
+    """Pass callbacks on, to the handlers that were `found` and to endpoints, until the block ends.
+
+    A process that does not execute leaves that to those that do.
+    """
     handlers = PythonHandlers(found, timeout_s=settings.handler_timeout_s)
     arguments = driver_arguments(database_url)
     async with AsyncExitStack() as stack:
@@ -77,7 +82,8 @@ async def telling(
         stack.push_async_callback(client.aclose)
         courier = Courier(outbox, store, client, clock, random.random, pauses_s=settings.webhook_pauses_s)
         stack.push_async_callback(courier.stop, GRACE_S)
-        await stack.enter_async_context(background(courier.work()))
-        await stack.enter_async_context(background(handlers.work()))
+        if executes:
+            await stack.enter_async_context(background(courier.work()))
+            await stack.enter_async_context(background(handlers.work()))
         stack.push_async_callback(handlers.drain, GRACE_S)
         yield Telling(handlers, courier)

@@ -139,6 +139,7 @@ def _run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     settings = _settings(options)
     configure_logs(form="text", level="warning")
+    settings = settings.model_copy(update={"role": "all"})  # or its first job would wait for others
     if EXAMPLE_TOOLS not in settings.tool_modules:
         settings = settings.model_copy(update={"tool_modules": (*settings.tool_modules, EXAMPLE_TOOLS)})
     outcome = [0]

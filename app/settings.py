@@ -38,6 +38,7 @@ from app.core.mcp_server import (
     server_header_faults,
 )
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.retention import MOST_DAYS
 from app.core.usage.prices import ListedPrice, Price
 from app.core.webhooks import PAUSES_S
 from app.ports.hooks import MAX_TIMEOUT_S
@@ -197,12 +198,17 @@ class Settings(BaseSettings):
     """`postgresql://…`; without one an embedded Postgres starts in the data directory."""
     data_dir: Path = Path(".branchline")
     """Folder of the embedded database and of the secret key; it may hold other files."""
-    role: Literal["all"] = "all"
-    """Not looked at yet: every process serves and executes."""
+    role: Literal["all", "api", "worker"] = "all"
+    """`api` accepts runs and executes none, `worker` executes them and serves no clients, `all` does both."""
     lease_ms: int = Field(15_000, ge=1_000, le=600_000)
     """How long a run waits after its process was last heard of before another takes it over."""
+    grace_s: float = Field(10, ge=0, le=3_600)
+    """How long a process that is stopped lets its runs go on before it leaves them to another."""
     history_bytes: int = Field(32 * 1024 * 1024, ge=0)
     """Memory for the conversations that were used last, about, over all branches; 0 reads them anew."""
+
+    retention_days: int | None = Field(None, ge=1, le=MOST_DAYS)
+    """How long the log of an ended run is kept, unless its project says so; without it, for ever."""
 
     secret_key: SecretStr | None = Field(None, min_length=16)
     """Pepper of the API keys' digests; on loopback one is made in the data directory."""
@@ -223,6 +229,10 @@ class Settings(BaseSettings):
     """Largest request body."""
     json_depth: int = Field(64, ge=8, le=200)
     """Levels of arrays and objects in a body."""
+    import_bytes: int = Field(1024**3, ge=1_024)
+    """Largest export that is taken in; it is kept in a temporary file until all of it is there."""
+    import_line_bytes: int = Field(16 * 1024 * 1024, ge=1_024)
+    """Longest line of an export that is taken in."""
     heartbeat_s: float = Field(15, gt=0)
     """Silence on an event stream after which a comment is sent."""
     wait_default_s: float = Field(30, gt=0)

@@ -16,18 +16,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import __version__
-from app.adapters import providers
 from app.adapters.ambient import SystemClock, Uuid7Ids
 from app.adapters.cel import Cel
 from app.adapters.checked_network import CheckedNetwork, Resolve, from_system
-from app.adapters.command_model.command import command_of
-from app.adapters.command_model.provider import CommandProvider
 from app.adapters.context.python import PythonContext, load_context_providers
 from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import make_engine
+from app.adapters.db.engine import make_engine, put_away
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.listings import PostgresListings
 from app.adapters.db.migrate import migrate
@@ -39,29 +36,27 @@ from app.adapters.db.tools import PostgresTools
 from app.adapters.db.usage import PostgresUsage
 from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.guardrails.python import PythonGuardrails
-from app.adapters.http_client import ModelClient, model_client
+from app.adapters.http_client import model_client
 from app.adapters.http_gate import HttpGates
 from app.adapters.outbound import Outbound
 from app.adapters.run_figures import RunFigures
 from app.adapters.secret_file import secret_in
 from app.adapters.signing import Signer
 from app.adapters.tools.http import HttpTools
-from app.api.application import build_app
+from app.api.application import OPERATIONS, build_app
 from app.api.deps import Edge, Services
 from app.api.running import Running
 from app.callback_wiring import Telling, telling
 from app.core.addresses import AddressRule
-from app.core.discovery import discover
 from app.core.operate.lifecycle import LifecycleBody
-from app.core.usage.prices import PriceTable
 from app.hook_wiring import hooking
 from app.house_wiring import keep_house
+from app.limit_wiring import limiting
 from app.mcp_wiring import Speaking, speaking
+from app.model_wiring import all_providers, commands_of, models_of
 from app.plugin_wiring import load_all
 from app.ports.ambient import Clock, IdSource
-from app.ports.provider import Provider
-from app.ports.sealing import Vault
-from app.run_wiring import Machinery, machinery
+from app.run_wiring import Machinery, machinery, working
 from app.sealing_wiring import keep_sealed, vault_of
 from app.services.approvals import Approvals
 from app.services.background import background
@@ -73,6 +68,7 @@ from app.services.credentials import Credentials
 from app.services.decisions import Choices, Decisions
 from app.services.governor import Governor
 from app.services.keys import Gatekeeper, Keys
+from app.services.limits import Limits
 from app.services.models import Models, OperatorModels
 from app.services.named_secrets import NamedSecrets
 from app.services.oversight import Overseer
@@ -82,19 +78,12 @@ from app.services.simulation import Simulator
 from app.services.tools import Tools
 from app.services.webhooks import Webhooks
 from app.settings import BadSettings, Settings, check_exposure, in_development
+from app.transfer_wiring import transferring
 
 HOME = "default"
 """Name of the project that requests without a key work in."""
 GATE_TIMEOUT_S = 30.0
 """Longest that a gate at another address may take, whatever its policy says."""
-GRACE_S = 10.0
-"""How long running runs may go on after the service was told to stop."""
-
-
-def all_providers(client: ModelClient) -> dict[str, Provider]:
-    """Every wire format by name."""
-    made = [make(client) for make in discover(providers, "PROVIDER").values()]
-    return {provider.name: provider for provider in made}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +114,19 @@ async def ground(database_url: str) -> AsyncIterator[Ground]:
     """A migrated database, for the block. Raises BadSettings when it cannot be used."""
     clock = SystemClock()
     try:
-        engine = make_engine(database_url)
+        engine, patient = make_engine(database_url), make_engine(database_url, patience_s=None)
     except (ValueError, SQLAlchemyError) as error:
         raise BadSettings(str(error)) from None
     try:
         try:
-            await migrate(engine, now_ms=clock.wall_ms())
+            await migrate(patient, now_ms=clock.wall_ms())
         except (OSError, SQLAlchemyError) as error:
             raise BadSettings(f"The database cannot be used: {reason_of(error)}") from error
+        finally:
+            await patient.dispose()
         yield Ground(database_url, engine, Database(engine), clock, Uuid7Ids())
     finally:
-        await engine.dispose()
+        await put_away(engine)
 
 
 def reason_of(error: Exception) -> str:
@@ -163,6 +154,7 @@ async def application(
     `operators` are models beside those of the settings; `resolve` finds the addresses of clients' hosts.
     Raises BadSettings for settings that cannot be served with.
     """
+    executes = settings.role != "api"
     async with AsyncExitStack() as stack:
         plugins = load_all(settings)
         python = plugins.tools
@@ -180,7 +172,7 @@ async def application(
         addresses = AddressRule(private=development, allowed=settings.allowed_hosts)
         network = CheckedNetwork(addresses.admits, resolve=resolve)
         known = all_providers(await stack.enter_async_context(model_client(network=network)))
-        commands = await stack.enter_async_context(_commands(settings))
+        commands = await stack.enter_async_context(commands_of(settings))
         capacity = Capacity(on.clock)
         exposed = {name: os.environ.get(name) for name in settings.exposed_env}
         vault = vault_of(settings, make=development)
@@ -193,8 +185,18 @@ async def application(
         governor = Governor(expressions, HttpGates(outbound, signer))
         bus = await stack.enter_async_context(hooking(settings, network, signer))
         keys = keys_of(on, settings)
-        models = _models(
-            on, settings, operators or OperatorModels(), known, addresses, secrets, vault, capacity
+        limits = await stack.enter_async_context(
+            limiting(on.database, database_url, on.clock, on.ids, keys.forget)
+        )
+        models = models_of(
+            settings,
+            PostgresModels(on.database, on.ids, vault),
+            on.clock,
+            operators or OperatorModels(),
+            known,
+            addresses,
+            secrets,
+            capacity,
         )
         http = HttpTools(network, exposed, credentials, signer)
         stack.push_async_callback(http.aclose)
@@ -211,10 +213,20 @@ async def application(
             mcp=mcp.servers,
         )
         told = await stack.enter_async_context(
-            telling(settings, plugins.handlers, database_url, on.clock, on.ids, network, vault)
+            telling(
+                settings,
+                plugins.handlers,
+                database_url,
+                on.clock,
+                on.ids,
+                network,
+                vault,
+                executes=executes,
+            )
         )
         made = machinery(
             database_url,
+            executes=executes,
             lease_ms=settings.lease_ms,
             history_bytes=settings.history_bytes,
             clock=on.clock,
@@ -231,6 +243,7 @@ async def application(
             approval_s=settings.approval_s,
             client_s=settings.client_call_s,
             context=context,
+            counts_usage=lambda: limits.counts_usage,
             listeners=told.listeners,
         )
         webhooks = Webhooks(PostgresWebhooks(on.database, on.ids, vault), addresses)
@@ -244,12 +257,13 @@ async def application(
             mcp,
             webhooks,
             credentials,
+            limits,
             told,
             home=home.id,
             development=development,
         )
         services.choices, services.guardrails = choices, guardrails.descriptions
-        app = build_app(services)
+        app = build_app(services, parts=OPERATIONS if settings.role == "worker" else None)
         running = app.state.running = Running(
             made.runs,
             made.store,
@@ -260,8 +274,19 @@ async def application(
             settings.wait_default_s,
             settings.wait_max_s,
         )
+        app.state.transfer = await stack.enter_async_context(
+            transferring(settings, database_url, on.engine, on.clock, on.ids, made.store, services.projects)
+        )
         await stack.enter_async_context(background(keep_sealed(on.database, vault)))
-        await stack.enter_async_context(working(made, on.engine, on.clock))
+        await stack.enter_async_context(
+            working(
+                made,
+                lambda: keep_house(on.engine, on.clock, settings.retention_days),
+                executes=executes,
+                closing=running.closing,
+                grace_s=settings.grace_s,
+            )
+        )
         yield Application(app, made.recorder, development, running.closing)
 
 
@@ -277,43 +302,6 @@ def _lifecycle(settings: Settings, choices: Choices) -> Mapping[str, Any] | None
     return level
 
 
-def _commands(settings: Settings) -> CommandProvider:
-    """What runs the operator's commands: no provider that a registered model could name."""
-    found = {}
-    for name, model in settings.models.items():
-        if model.command is not None:
-            try:
-                found[name] = command_of(model.command, os.environ)
-            except ValueError as error:
-                raise BadSettings(f"models.{name}.command.{error}") from None
-    return CommandProvider(found)
-
-
-def _models(
-    on: Ground,
-    settings: Settings,
-    operators: OperatorModels,
-    known: Mapping[str, Provider],
-    addresses: AddressRule,
-    secrets: NamedSecrets,
-    vault: Vault,
-    capacity: Capacity,
-) -> Models:
-    for name, model in settings.models.items():
-        level = model.lifecycle.level() if model.lifecycle else None
-        operators.add(name, model.endpoint(name, os.environ), lifecycle=level)
-    return Models(
-        PostgresModels(on.database, on.ids, vault),
-        on.clock,
-        providers=known,
-        operator=operators,
-        addresses=addresses,
-        secrets=secrets,
-        capacity=capacity,
-        prices=PriceTable(settings.prices),
-    )
-
-
 def _services(
     on: Ground,
     settings: Settings,
@@ -324,6 +312,7 @@ def _services(
     mcp: Speaking,
     webhooks: Webhooks,
     credentials: Credentials,
+    limits: Limits,
     told: Telling,
     *,
     home: UUID,
@@ -337,17 +326,7 @@ def _services(
 
     registry = CollectorRegistry()
     figures = RunFigures(registry)
-    figures.counter("record_commits", "Groups of log entries committed", lambda: made.recorder.commits)
-    figures.counter(
-        "record_entries", "Log entries committed; a block of tokens is one", lambda: made.recorder.entries
-    )
-    figures.counter("runs_ended", "Runs that this process ended", lambda: made.recorder.ends)
-    spent = made.recorder.spent
-    figures.counter("model_attempts", "Attempts at models that ended", lambda: spent.attempts)
-    figures.counter("model_input_tokens", "Tokens read, estimated ones too", lambda: spent.input_tokens)
-    figures.counter("model_output_tokens", "Tokens made, estimated ones too", lambda: spent.output_tokens)
-    figures.gauge("runs_active", "Runs that this process executes", lambda: len(made.executor))
-    figures.gauge("record_paused", "1 while the database is away", lambda: float(made.recorder.paused))
+    made.show(figures)
     told.show(figures)
     mcp.show(figures)
     return Services(
@@ -360,9 +339,10 @@ def _services(
         tools=tools,
         mcp_servers=mcp.servers,
         webhooks=webhooks,
-        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.executor.hurry),
-        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.executor.hurry),
+        approvals=Approvals(PostgresApprovals(on.database, on.ids), tools, on.clock, made.runs.look_for_work),
+        client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.runs.look_for_work),
         credentials=credentials,
+        limits=limits,
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -372,23 +352,6 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 11)
+    services = Services(Uuid7Ids(), *(unused,) * 12)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()
-
-
-@asynccontextmanager
-async def working(made: Machinery, engine: AsyncEngine, clock: Clock) -> AsyncIterator[None]:
-    """Record, execute and keep partitions ahead, until the block ends."""
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(made.store.close)
-        for work in (
-            made.store.open(),
-            made.recorder.work(),
-            made.executor.work(),
-            keep_house(engine, clock),
-        ):
-            await stack.enter_async_context(background(work))
-        yield
-        await made.executor.stop(GRACE_S)
-        await made.recorder.drain(5)

@@ -21,7 +21,7 @@ def run(connection: Connection) -> None:
 
 async def from_environment() -> None:
     """Connect by DATABASE_URL."""
-    engine = make_engine(os.environ["DATABASE_URL"])
+    engine = make_engine(os.environ["DATABASE_URL"], patience_s=None)
     async with engine.connect() as connection:
         await connection.run_sync(run)
         await connection.commit()

@@ -20,8 +20,12 @@ def lenient_loads(raw: bytes) -> Any:
 
 
 def lenient_dumps(value: Any) -> str:
-    """The JSON text of such a value; half a character is written as an escape."""
+    """The JSON text of such a value: half a character is written as an escape, what is no number as null."""
     try:
         return json_text.dumps(value).decode()
     except json_text.NotJson:
-        return json.dumps(value)
+        pass
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda word: None))

@@ -11,16 +11,21 @@ from typing import Final, Protocol
 
 import httpx
 
+from app.adapters.answer_size import AnswerSize
 from app.adapters.http_client import ModelClient, let_end, read
 from app.adapters.model_faults import connection_fault, status_fault, without_secrets
-from app.core.chunks import Chunk
+from app.core.chunks import Chunk, FinishReason
 from app.core.faults import Fault, ProviderError
+from app.core.masking import Mask
 
 ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error answer's body is read."""
 
 ERROR_BODY_S: Final = 2.0
 """How long it is waited for; shorter than a usual limit on the first token, or the status is never told."""
+
+REASON_CHARS: Final = 1_000
+"""How much is kept of a word for the reason to stop that nobody knows."""
 
 SECRET_CHARS: Final = 5
 """What is shorter is no secret, but a dummy for a server that wants some key."""
@@ -70,10 +75,13 @@ async def exchange(
     content: bytes,
     reader_of: Callable[[str], Reader],
     now: Callable[[], datetime],
+    *,
+    most_bytes: int,
 ) -> AsyncIterator[AsyncIterator[Sequence[Chunk]]]:
     """Ask, and give the answer as it comes; see `ports.provider.Provider.open`.
 
-    `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone.
+    `reader_of` makes a reader for a content type; `now` serves `Retry-After` dates alone;
+    `most_bytes` is how long the answer may be.
     """
     with _faults(to.secrets):
         response = await client.open(to.url, to.headers, content, trusted=to.trusted)
@@ -82,8 +90,9 @@ async def exchange(
             if not response.is_success:
                 raise ProviderError(await _refusal(response, now))
             reader = reader_of(response.headers.get("content-type", ""))
-            first = await _first(response, reader)
-        async with aclosing(_answer(response, reader, first, to.secrets)) as answer:
+            hearing = _Hearing(response, reader, AnswerSize(most_bytes), to.secrets)
+            first = await hearing.first()
+        async with aclosing(hearing.all(first)) as answer:
             yield answer
         if reader.complete:
             let_end(response)
@@ -102,32 +111,43 @@ async def _refusal(response: httpx.Response, now: Callable[[], datetime]) -> Fau
     return status_fault(response.status_code, response.headers, body[:ERROR_BODY_BYTES], now())
 
 
-async def _first(response: httpx.Response, reader: Reader) -> list[Chunk]:
-    """Read until it is certain that this is an answer; raise when it is none."""
-    chunks: list[Chunk] = []
-    while not reader.is_answer and not reader.over:
-        chunks = await _next(response, reader)
-    if reader.fault is not None and not reader.is_answer:
-        raise ProviderError(reader.fault)
-    return chunks
+@dataclass(frozen=True, slots=True)
+class _Hearing:
+    """An answer while it is read."""
 
+    response: httpx.Response
+    reader: Reader
+    size: AnswerSize
+    secrets: Sequence[str]
 
-async def _answer(
-    response: httpx.Response, reader: Reader, first: list[Chunk], secrets: Sequence[str]
-) -> AsyncGenerator[Sequence[Chunk], None]:
-    with _faults(secrets):
-        if first:
-            yield first
-        while not reader.over:
-            if chunks := await _next(response, reader):
-                yield chunks
-        if reader.fault is not None:
+    async def first(self) -> list[Chunk]:
+        """Read until it is certain that this is an answer; raise when it is none."""
+        reader, chunks = self.reader, list[Chunk]()
+        while not reader.is_answer and not reader.over:
+            chunks = await self._next()
+        if reader.fault is not None and not reader.is_answer:
             raise ProviderError(reader.fault)
+        return chunks
 
+    async def all(self, first: list[Chunk]) -> AsyncGenerator[Sequence[Chunk], None]:
+        """What there was first, and the rest as it comes."""
+        with _faults(self.secrets):
+            if first:
+                yield first
+            while not self.reader.over:
+                if chunks := await self._next():
+                    yield chunks
+            if self.reader.fault is not None:
+                raise ProviderError(self.reader.fault)
 
-async def _next(response: httpx.Response, reader: Reader) -> list[Chunk]:
-    piece = await read(response)
-    return reader.feed(piece) if piece else reader.finish()
+    async def _next(self) -> list[Chunk]:
+        piece = await read(self.response)
+        chunks = self.reader.feed(self.size.counted(piece)) if piece else self.reader.finish()
+        for chunk in chunks:
+            # Told beside the answer, and logged; a word that the wire knows is no secret.
+            if type(chunk) is FinishReason and chunk.reason in (None, "content_filter"):
+                chunk.raw = Mask(self.secrets).all(chunk.raw[:REASON_CHARS])
+        return chunks
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the options of every wire over HTTP have in common: headers, body fields and the base URL."""
+"""What the options of every wire over HTTP have in common: headers, body fields, limits and the base URL."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from typing import Annotated, Final
 
 import httpx
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from app.adapters.answer_size import MAX_ANSWER_BYTES
+from app.adapters.options import Options
+from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import ModelEndpoint
 
@@ -44,6 +47,15 @@ def _header_value(value: str) -> str:
 
 HeaderName = Annotated[str, AfterValidator(_header_name)]
 HeaderValue = Annotated[str, AfterValidator(_header_value)]
+
+
+class AnswerLimits(Options):
+    """How much of an answer is read."""
+
+    max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
+    """How long one event of the answer may be."""
+    max_answer_bytes: int = Field(default=MAX_ANSWER_BYTES, ge=1024, le=MAX_ANSWER_BYTES)
+    """How long the whole answer may be, as it comes."""
 
 
 def not_ours(fields: frozenset[str]) -> AfterValidator:

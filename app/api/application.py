@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -22,13 +22,22 @@ from app.ports.catalog import AnsweredBefore
 
 SENT = ["Authorization", "Content-Type", HEADER, "If-Match", "Last-Event-ID", "Prefer", "X-Request-Id"]
 """Headers that a web page may send, and those that it may read."""
-READ = ["ETag", REPLAYED, "Link", "Location", "Preference-Applied", "Retry-After", "Run-Id", "X-Request-Id"]
+READ = [
+    *("ETag", REPLAYED, "Link", "Location", "Preference-Applied", "RateLimit", "RateLimit-Policy"),
+    *("Retry-After", "Run-Id", "X-Request-Id"),
+]
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAPI:
-    """The application over `services`; every module of app/api/routes is part of it."""
+OPERATIONS: Final = frozenset({"health"})
+"""The modules of app/api/routes that a process has which serves no clients."""
+
+
+def build_app(
+    services: Services, *, parts: Collection[str] | None = None, lifespan: Lifespan | None = None
+) -> FastAPI:
+    """The application over `services`; every module of app/api/routes is part of it, or those named."""
     app = FastAPI(
         title="Branchline",
         version=services.edge.version,
@@ -44,7 +53,8 @@ def build_app(services: Services, *, lifespan: Lifespan | None = None) -> FastAP
     app.add_exception_handler(AnsweredBefore, on_answered_before)
     found = [
         route
-        for router in discover(routes, "router").values()
+        for name, router in discover(routes, "router").items()
+        if parts is None or name in parts
         for route in router.routes
         if isinstance(route, APIRoute)
     ]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
+from app.api.problems import STANDINGS
 from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
 from app.services.approvals import Approvals
@@ -18,6 +19,7 @@ from app.services.client_calls import ClientCalls
 from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.limits import Limits
 from app.services.mcp_servers import McpServers
 from app.services.models import Models
 from app.services.projects import Projects
@@ -56,6 +58,7 @@ class Services:
     approvals: Approvals
     client_calls: ClientCalls
     credentials: Credentials
+    limits: Limits
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)
@@ -82,24 +85,36 @@ async def principal_of(request: Request) -> Principal:
 class Requires:
     """A dependency that gives the principal if its key has the scope."""
 
-    def __init__(self, scope: Scope | None) -> None:
+    def __init__(self, scope: Scope | None, *, counted: bool = True) -> None:
+        """`counted` requests are held to the limits of the key and its project."""
         self.scope = scope
+        self.counted = counted
 
     async def __call__(self, request: Request) -> Principal:
-        """Raises Unauthenticated, Forbidden."""
+        """Raises Unauthenticated, Forbidden, RequestLimitReached."""
         who = await principal_of(request)
+        if who.quotas and self.counted:
+            await _count(request, who)
         if self.scope is not None:
             who.need(self.scope)
         return who
 
 
-def requires(scope: Scope | None) -> Any:
+async def _count(request: Request, who: Principal) -> None:
+    limits: Limits = request.app.state.services.limits
+    # The answer tells where they stand, whatever becomes of the request.
+    request.scope[STANDINGS] = await limits.admit(who)
+
+
+def requires(scope: Scope | None, *, counted: bool = True) -> Any:
     """`who: Annotated[Principal, requires(Scope.RUN)]`; None asks for any valid key."""
-    return Depends(Requires(scope))
+    return Depends(Requires(scope, counted=counted))
 
 
 Serving = Annotated[Services, Depends(services_of)]
 Anyone = Annotated[Principal, requires(None)]
+Uncounted = Annotated[Principal, requires(None, counted=False)]
+"""Anyone, even when the requests of the minute are used up."""
 Reader = Annotated[Principal, requires(Scope.READ)]
 Runner = Annotated[Principal, requires(Scope.RUN)]
 Approver = Annotated[Principal, requires(Scope.APPROVE)]

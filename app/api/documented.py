@@ -17,6 +17,7 @@ from app.core.errors import (
     QueueFull,
     UnsupportedOption,
 )
+from app.core.limits.refusal import CostLimitReached, RunLimitReached, TokenLimitReached
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -59,6 +60,9 @@ RUN_REFUSALS: tuple[type[AppError], ...] = (
     BranchBusy,
     PreconditionFailed,
     QueueFull,
+    RunLimitReached,
+    TokenLimitReached,
+    CostLimitReached,
     KeyReused,
     UnsupportedOption,
 )

@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.metrics import Metrics
-from app.api.problems import REQUEST_ID, problem
+from app.api.problems import REQUEST_ID, STANDINGS, problem
+from app.core.limits.quota import rate_fields
 
 log = structlog.get_logger("branchline.http")
 
@@ -46,6 +47,11 @@ class Observe:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                if standings := scope.get(STANDINGS):
+                    policy, state = (
+                        field.encode() for field in rate_fields(standings, time.perf_counter() - started)
+                    )
+                    message["headers"] += [(b"ratelimit-policy", policy), (b"ratelimit", state)]
             await send(message)
 
         try:

@@ -19,6 +19,7 @@ from app.api.event_schemas import event_schemas
 from app.api.once import HEADER, asked_of, idempotency_key_of
 from app.api.problems import STATUS
 from app.api.schemas.problems import Problem
+from app.api.schemas.transfer import export_schemas
 from app.core.errors import (
     AppError,
     BodyTooLarge,
@@ -31,6 +32,7 @@ from app.core.errors import (
     Unavailable,
     UnsupportedMedia,
 )
+from app.core.limits.refusal import RequestLimitReached
 
 REF = "#/components/schemas/{model}"
 SCHEME = "key"
@@ -52,8 +54,10 @@ TAGS = [
         "description": "Tool calls that a client's own program carries out.",
     },
     {"name": "webhooks", "description": "Where callbacks of runs are posted to, and what became of that."},
+    {"name": "transfer", "description": "Histories as files: out of one installation and into another."},
     {"name": "governance", "description": "What calls are judged by, and who changed what."},
     {"name": "projects", "description": "Tenants and their API keys."},
+    {"name": "limits", "description": "What keys and projects may use, and what is left of it."},
     {"name": "catalog", "description": "What this server is and knows."},
     {"name": "operations", "description": "For those who keep the server running."},
 ]
@@ -81,6 +85,7 @@ def describe(app: FastAPI, routes: Sequence[APIRoute]) -> dict[str, Any]:
     # Over those that the framework made: it drops every null, those of the examples too.
     schemas.update(_model_schemas(routes))
     schemas.update(event_schemas())
+    schemas.update(export_schemas(REF))
     for route in routes:
         if route.include_in_schema:
             for method in route.methods or ():
@@ -129,6 +134,7 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
             operation["security"] = [{SCHEME: []}]
             operation["x-scope"] = None if call.scope is None else call.scope.value
             errors += [Unauthenticated, Forbidden, Unavailable]
+            errors += [RequestLimitReached] if call.counted else []
         elif call in (asked_of, idempotency_key_of):
             _add_header(operation, HEADER, "Repeats with the same key get the first answer, for 24 hours.")
             errors.append(Malformed)

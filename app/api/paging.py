@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 from uuid import UUID
@@ -57,12 +58,24 @@ def id_cursor(text: str) -> UUID:
     return UUID(text)
 
 
-def number_cursor(text: str) -> int:
-    """The cursor of a list in the order of a 32-bit number."""
-    number = int(text)
-    if not -(2**31) <= number < 2**31 or text != str(number):
-        raise ValueError(text)
-    return number
+class Places:
+    """Cursors of a list in the order of a 32-bit number, each good for the list that gave it out alone."""
+
+    def __init__(self, of: UUID) -> None:
+        """`of` is what the list belongs to."""
+        self._of = of
+
+    def at(self, number: int) -> str:
+        """The cursor after an item."""
+        check = hashlib.blake2s(f"{self._of}:{number}".encode(), digest_size=6).hexdigest()
+        return f"{number}-{check}"
+
+    def read(self, text: str) -> int:
+        """The item's number. Raises ValueError for a cursor of another list, and for what is none."""
+        number = int(text.rpartition("-")[0])
+        if not -(2**31) <= number < 2**31 or text != self.at(number):
+            raise ValueError(text)
+        return number
 
 
 def paged(

@@ -14,7 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from app.core.errors import AppError, Category, FieldError, Invalid, NotFound, UnsupportedOption
+from app.core.json_schema import InvalidSchema
 from app.core.json_text import pointer
+from app.core.limits.refusal import LimitReached
 
 STATUS: Final[Mapping[Category, int]] = {
     Category.MALFORMED: 400,
@@ -40,6 +42,9 @@ MEDIA_TYPE = "application/problem+json"
 
 REQUEST_ID = "branchline.request_id"
 """Key of the ASGI scope under which the middleware leaves the request's id."""
+
+STANDINGS = "branchline.standings"
+"""Key of the ASGI scope under which it is left where the limits of the key and its project stand."""
 
 MAX_ERRORS = 20
 MAX_WORDS = 300
@@ -125,6 +130,8 @@ def request_id_of(scope: Mapping[str, Any]) -> str | None:
 
 async def _on_app_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AppError)
+    if isinstance(error, LimitReached):
+        request.scope[STANDINGS] = [*request.scope.get(STANDINGS, ()), error.standing]
     return problem_of(error, request_id_of(request.scope))
 
 
@@ -158,7 +165,11 @@ def body_faults(faults: Iterable[ErrorDetails], body: Any) -> Invalid:
         FieldError(_pointer(fault, body), _message(fault), _code(fault["type"]))
         for fault in list(faults)[:MAX_ERRORS]
     ]
-    kind = UnsupportedOption if any(e.code == UnsupportedOption.code for e in found) else Invalid
+    kind: type[Invalid] = Invalid
+    if any(error.code == UnsupportedOption.code for error in found):
+        kind = UnsupportedOption
+    elif all(error.code == InvalidSchema.code for error in found):
+        kind = InvalidSchema
     return kind(_summary(found, "body"), errors=found)
 
 
@@ -205,6 +216,8 @@ def _code(kind: str) -> str:
             return "missing"
         case "extra_forbidden":
             return "unknown_field"
+        case InvalidSchema.code:
+            return kind
         case _ if kind.endswith("_type"):
             return "wrong_type"
         case _ if kind.endswith("_option") or kind.startswith(("field_", "unknown_")):

@@ -15,12 +15,13 @@ from starlette.responses import Response
 
 from app.api.log_views import LogQuery, view_of
 from app.api.once import REPLAYED, fingerprint_of, scope_of
-from app.api.problems import request_id_of
+from app.api.problems import STANDINGS, request_id_of
 from app.api.replies import reply
 from app.api.sse import EventStream, LogView
 from app.api.views import run_body
 from app.core.access import Principal
 from app.core.errors import AppError, Category
+from app.core.limits.quota import run_quotas
 from app.ports.listings import Listings
 from app.ports.storage import RunRecord, RunStore
 from app.services.books import Books
@@ -130,6 +131,7 @@ def origin_of(request: Request, who: Principal, *, key: str | None, if_match: in
         else None,
         if_match=if_match,
         idempotency=once,
+        quotas=run_quotas(who.quotas) if who.quotas else (),
     )
 
 
@@ -141,6 +143,8 @@ async def answer(
     `log` says how its log is shown where that is followed, and `raises` is the request: it says which ends of
     the run are problems.
     """
+    if submission.limits:
+        request.scope[STANDINGS] = [*request.scope.get(STANDINGS, ()), *submission.limits]
     headers = {"Run-Id": str(submission.run.id)}
     if submission.replayed:
         headers[REPLAYED] = "true"

@@ -11,7 +11,7 @@ from typing import Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.core.errors import Unavailable
+from app.core.errors import EventsGone, Unavailable
 from app.core.record import Entry, Reader
 from app.services.feed import Batch
 from app.services.follow import Follower, Shows
@@ -154,7 +154,7 @@ class EventStream(Response):
         if any(isinstance(failure, TimeoutError | OSError | RuntimeError) for failure in failures):
             return  # nobody reads, or nobody is there: the server cuts the connection
         for failure in failures:
-            if not isinstance(failure, Unavailable):
+            if not isinstance(failure, Unavailable | EventsGone):
                 raise failure
         with suppress(OSError, RuntimeError):
             await send({"type": "http.response.body", "body": b""})

@@ -8,6 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from app.core.errors import Forbidden
+from app.core.limits.quota import Quota
 
 
 class Scope(StrEnum):
@@ -36,6 +37,8 @@ class Principal:
     key_id: UUID | None
     """None in development mode and for the bootstrap key."""
     scopes: frozenset[Scope]
+    quotas: tuple[Quota, ...] = ()
+    """What limits the key and its project; empty where nothing does."""
 
     def need(self, *scopes: Scope) -> None:
         """Pass if the key has any of the scopes. Raises Forbidden."""

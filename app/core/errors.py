@@ -208,10 +208,23 @@ class ArgumentsDiffer(Conflict):
     code = "arguments_differ"
 
 
+class LegalHold(Conflict):
+    """What is to be deleted or replaced is under a legal hold."""
+
+    code = "legal_hold"
+
+
 class NoSealingKey(Conflict):
     """A secret is to be stored, and the operator has set no key to seal it with."""
 
     code = "no_sealing_key"
+
+
+class EventsGone(AppError):
+    """The events that were asked for are older than is kept of the log."""
+
+    code = "events_gone"
+    category = Category.GONE
 
 
 class PreconditionFailed(AppError):
@@ -244,7 +257,7 @@ class TooMany(AppError):
 
 
 class QueueFull(TooMany):
-    """Too many runs wait for the branch."""
+    """Too many runs wait for the branch, or in the project."""
 
     code = "queue_full"
 

@@ -17,7 +17,7 @@ import jsonschema_rs
 
 from app.core.errors import FieldError, Invalid
 from app.core.json_schema_drafts import UnknownDraft, in_2020
-from app.core.json_schema_faults import told
+from app.core.json_schema_faults import no_object, told
 from app.core.json_schema_limits import MAX_BYTES, PATTERNS, TooLarge, check_size, pattern_weight
 from app.core.json_schema_paths import SchemaPaths, Unfollowable, has_empty_name, size_of, where
 from app.core.json_text import NotJson, canonical, pointer
@@ -174,11 +174,8 @@ def compiled_once(schema: Mapping[str, Any], *, at: str = "") -> JsonSchema:
 
 
 def _text_of(schema: Any, at: str) -> bytes:
-    if isinstance(schema, bool):
-        meaning = "accepts everything" if schema else "accepts nothing"
-        raise _refusal(at, f"a schema that {meaning} is not taken here; write an object")
     if not isinstance(schema, Mapping):
-        raise _refusal(at, "a JSON Schema is an object")
+        raise _refusal(at, no_object(schema))
     try:
         text = canonical(schema)
     except NotJson as error:

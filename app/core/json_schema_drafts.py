@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 CURRENT: Final = "https://json-schema.org/draft/2020-12/schema"
+DRAFT_04: Final = "http://json-schema.org/draft-04/schema#"
 
 _DRAFTS: Final[Mapping[str, int]] = {
     "json-schema.org/draft-04/schema": 4,

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, LiteralString
+
+from app.core.json_schema_drafts import DRAFT_04
 
 _TYPES: Final = "string, integer, number, boolean, object, array, null"
-_DRAFT_04: Final = (
-    '; if this is meant as draft-04, say so: `"$schema": "http://json-schema.org/draft-04/schema#"`'
-)
+_DRAFT_04: Final = f'; if this is meant as draft-04, say so: `"$schema": "{DRAFT_04}"`'
 _PATTERN: Final = "is no pattern that is matched in linear time: no look-around, no back-references"
+
+
+def no_object(value: Any) -> LiteralString:
+    """What is wrong with a schema that is no object."""
+    if value is True:
+        return "a schema that accepts everything is not taken here; write an object"
+    if value is False:
+        return "a schema that accepts nothing is not taken here; write an object"
+    return "a JSON Schema is an object"
 
 
 def told(path: Sequence[str | int], value: Any, message: str) -> str:

@@ -287,8 +287,13 @@ class Reader:
 
 
 def type_of(entry: Entry) -> str:
-    """The type of the events that an entry holds."""
-    return by_code(entry.code).type if isinstance(entry, EventEntry) else "TOKEN"
+    """The type of the events that an entry holds; one of a later version is told by its number."""
+    if isinstance(entry, TokenBlock):
+        return "TOKEN"
+    try:
+        return by_code(entry.code).type
+    except KeyError:
+        return f"UNKNOWN_{entry.code}"
 
 
 def offset_of(entry: EventEntry) -> int | None:

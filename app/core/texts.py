@@ -21,6 +21,12 @@ _KEY = "$text"
 _REFERENCE = re.compile(r'(?:"(\w+)":)?\{"\$text":\[(\d+),(\d+),(\d+)\]\}')
 
 
+def references(stored: str) -> Iterator[tuple[str, str, str]]:
+    """For each reference in a stored JSON text: the first and the last TOKEN, and the length, in digits."""
+    for found in _REFERENCE.finditer(stored):
+        yield found[2], found[3], found[4]
+
+
 class Spans:
     """Where the text of each stream stands in a log that is being written."""
 

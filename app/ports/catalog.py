@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+from app.core.limits.quota import Quota
 from app.ports.storage import StoredMessage
 
 T = TypeVar("T")
@@ -77,6 +78,12 @@ class Branch:
     """The parent's message up to which this branch was copied."""
     created_at: datetime
     updated_at: datetime
+    forked_run_id: UUID | None = None
+    """The run whose moment this branch begins with, if it is a fork of one."""
+    forked_seq: int | None = None
+    """The event after which that was."""
+    legal_hold: bool = False
+    """Whether nothing of it may be deleted, whatever its age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,21 @@ class SaidMessage:
     recipient: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """What of a conversation was there after an event of a run."""
+
+    run_id: UUID
+    branch_id: UUID
+    seq: int
+    position: int | None
+    """Where the run begins in the conversation; None for a run of an older version, that did not say."""
+    answered: bool
+    """Whether its instruction and answer were there."""
+    calls: Sequence[UUID]
+    """Its calls that had their response, by `call_id`."""
+
+
 class Branches(Protocol):
     """Conversations and their settings. A branch of another project raises NotFound everywhere.
 
@@ -146,14 +168,27 @@ class Branches(Protocol):
     ) -> Branch:
         """Set fields of the branch, all but `metadata`, which is merged as RFC 7396 says.
 
-        A changed `system` text changes the branch's one system message with it. Raises PreconditionFailed.
+        A changed `system` text changes the branch's one system message with it. Raises PreconditionFailed,
+        and LegalHold where it would replace one.
         """
 
     async def delete(self, project_id: UUID, branch_id: UUID, *, if_match: int | None) -> None:
         """Remove the branch with its messages, runs, calls and events.
 
-        Raises BranchBusy while a run is active or queued, PreconditionFailed.
+        Raises BranchBusy while a run is active or queued, LegalHold, PreconditionFailed.
         """
+
+    async def purge(
+        self, project_id: UUID, branch_id: UUID, *, by: UUID | None, once: Once | None = None
+    ) -> Branch:
+        """Remove everything that was said on the branch, and all its runs; its settings stay.
+
+        The rows of their logs, which nobody can read any more, are left to `forget_purged`. Raises
+        BranchBusy while a run is active or queued, LegalHold, AnsweredBefore, KeyReused.
+        """
+
+    async def forget_purged(self) -> int:
+        """Remove the logs of some purged runs; how many runs, 0 when there is nothing left to remove."""
 
     async def fork(
         self,
@@ -167,8 +202,23 @@ class Branches(Protocol):
     ) -> Branch:
         """Copy the branch up to and including a message (None: all).
 
-        An action request is copied only with its response. Raises Invalid for a message of another branch,
-        AnsweredBefore, KeyReused.
+        An action request is copied only with its response, and nothing of a run that was rolled back. Raises
+        Invalid for a message that is not in the branch's conversation, AnsweredBefore, KeyReused.
+        """
+
+    async def fork_run(
+        self,
+        project_id: UUID,
+        point: ForkPoint,
+        *,
+        name: str | None,
+        once: Once | None = None,
+        by: UUID | None = None,
+    ) -> Branch:
+        """Copy a run's branch as it was at a moment, with the settings that it has now; audited.
+
+        What the run had said is copied although the run was rolled back later. Raises Conflict where nothing
+        tells where the run begins, AnsweredBefore, KeyReused.
         """
 
     async def append(
@@ -176,11 +226,14 @@ class Branches(Protocol):
     ) -> Sequence[StoredMessage]:
         """Append messages; a system one replaces the branch's system text instead.
 
-        Raises BranchBusy while a run is active or queued, AnsweredBefore, KeyReused.
+        Raises BranchBusy while a run is active or queued, LegalHold where a system text would be replaced,
+        AnsweredBefore, KeyReused.
         """
 
-    async def messages(self, project_id: UUID, branch_id: UUID, part: Slice) -> Page[StoredMessage]:
-        """The conversation by position; `part.after` is one."""
+    async def messages(
+        self, project_id: UUID, branch_id: UUID, part: Slice, *, superseded: bool = False
+    ) -> Page[StoredMessage]:
+        """The conversation by position; `part.after` is one. With `superseded`, of runs rolled back too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +250,10 @@ class Project:
     """Whether a key may decide calls of runs that it has started itself."""
     created_at: datetime
     updated_at: datetime
+    retention_days: int | None = None
+    """How long the log of an ended run is kept; None as long as the settings say."""
+    legal_hold: bool = False
+    """Whether nothing of its branches and runs may be deleted, whatever its age."""
 
 
 class Projects(Protocol):
@@ -244,6 +301,14 @@ class ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A key, and what limits it and its project."""
+
+    key: ApiKey
+    quotas: tuple[Quota, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NewKey:
     """A key to be stored."""
 
@@ -260,11 +325,14 @@ class Keys(Protocol):
     async def any(self) -> bool:
         """Whether a key was ever made that is not revoked."""
 
-    async def find(self, digest: bytes) -> ApiKey | None:
+    async def find(self, digest: bytes) -> KnownKey | None:
         """The key with this digest, whatever its state."""
 
     async def get(self, key_id: UUID) -> ApiKey | None:
         """The key of any project, whatever its state."""
+
+    async def quotas(self, project_id: UUID) -> tuple[Quota, ...]:
+        """What limits requests in a project that are made without a key."""
 
     async def create(
         self, project_id: UUID, new: NewKey, *, by: UUID | None, once: Once | None = None

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from app.core.governance.governance import StoredGovernance
+from app.core.limits.quota import Standing
 from app.core.operate.history import History
 from app.core.record import Entry, EventEntry
 from app.ports.attempts import NewAttempt
@@ -30,6 +31,8 @@ class StoredMessage:
     action_request_id: UUID | None
     action_response_id: UUID | None
     created_at: datetime
+    superseded: bool = False
+    """Whether its run was rolled back, so that it does not count any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,7 @@ class NewRun:
     seen_position: int
     if_match: int | None = None
     if_busy: str = "enqueue"
+    """`enqueue`, `reject`, `interrupt` or `rollback`: what becomes of it and of the active run."""
     entries: Sequence[Entry] = ()
     """First events, if it starts at once."""
     rows: Sequence[Row] = ()
@@ -213,6 +217,10 @@ class NewRun:
     """First events, if it has to queue."""
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint of the request."""
+    quotas: Sequence[UUID] = ()
+    """Those that limit runs of the key or its project."""
+    starts: bool = True
+    """Whether it may start at once; else it queues, to be taken up by another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +228,10 @@ class Accepted:
     """The run is stored: running with this process's lease, or queued."""
 
     running: bool
+    replaces: UUID | None = None
+    """The active run that is to end for it, if that was asked for."""
+    limits: Sequence[Standing] = ()
+    """Where those of its quotas stand, this run counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +255,10 @@ class Claimed:
 
     orphans: Sequence[RunRecord] = ()
     """They ran in a process whose lease has run out."""
+    given_up: Sequence[RunRecord] = ()
+    """They ran in a process that was stopped, and left them to others."""
     started: Sequence[RunRecord] = ()
-    """They were queued, and their branch was free."""
+    """They were queued, and nothing was in their way."""
     woken: Sequence[RunRecord] = ()
     """They waited, and something has happened, or the time is over."""
 
@@ -314,7 +328,10 @@ class RunStore(WaitStore, Protocol):
         """The run for which this idempotency key was used. Raises KeyReused for another request's key."""
 
     async def accept(self, new: NewRun) -> Acceptance:
-        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid."""
+        """Store a run. Raises NotFound, PreconditionFailed, BranchBusy, TooMany, Conflict, Invalid.
+
+        A run with quotas is refused where one of them is used up: LimitReached.
+        """
 
     async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
         """Write a group in one transaction, fenced by (run, epoch). Raises Unavailable."""
@@ -330,6 +347,9 @@ class RunStore(WaitStore, Protocol):
     async def last_seq(self, run_id: UUID) -> int:
         """Number of the last event of a log, 0 for an empty one; a run that has ended says it itself."""
 
+    async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
+        """Of each run that is there: the number of its last event, and its status."""
+
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """Entries that hold the events after `after`, in order, at least one if there is one.
 
@@ -339,8 +359,13 @@ class RunStore(WaitStore, Protocol):
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """Prolong leases (run -> epoch): (runs whose cancellation was asked for, runs that are lost)."""
 
-    async def claim(self, limit: int) -> Claimed:
-        """Take over what no living process holds. `last_seq` of each run is that of its log."""
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
+        """Take over what no living process holds; runs whose lease has run out only if `lost` ones are asked
+        for. `last_seq` of each run is that of its log.
+        """
+
+    async def release(self, leases: Mapping[UUID, int]) -> None:
+        """Leave running runs (run -> epoch) that this process holds to whoever claims next."""
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """Queue runs again that this process holds and has written nothing for."""

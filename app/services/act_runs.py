@@ -69,10 +69,13 @@ class ActPlanner:
             assert batch is not None
             await act(execution, batch)
 
-        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+        async def recover(execution: Execution, earlier: Earlier) -> None:
             await act(execution, calls(execution, earlier))
 
-        return Plan(perform, propose=propose, go_on=go_on)
+        async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
+            await recover(execution, earlier)
+
+        return Plan(perform, recover, propose=propose, go_on=go_on)
 
 
 def finish_acted(execution: Execution, result: str) -> None:

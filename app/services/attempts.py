@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from app.core.action.jsonable import output_of
 from app.core.action.normalize import ActionCall
 from app.core.action.table import Escalated, HandedOver, Outcome, Passed, Phase
-from app.core.action.verdict import Cancelled, Denied, Failed, Succeeded
+from app.core.action.verdict import Cancelled, Denied, Failed, Lost, Succeeded
 from app.core.client_tool import CLIENT, ClientSettings
 from app.core.operate.params import Batch
 from app.ports.ambient import Clock, IdSource
@@ -79,12 +79,15 @@ class Attempts:
 
     async def to_the_end(self, call: Call) -> None:
         """Attempt after attempt, until the call has ended."""
-        how, transaction = self._how, call.transaction
+        transaction = call.transaction
         if not call.runs:
             return
         if transaction.verdict is not None and transaction.phase is not Phase.RECORDING:
-            self._records.closed(call)
-            return
+            # Its process was lost between two attempts.
+            if not self._may_try_again(call):
+                self._records.closed(call)
+                return
+            await self._begin_again(call)
         while True:
             transaction = call.transaction
             if transaction.phase is not Phase.RECORDING:
@@ -96,11 +99,17 @@ class Attempts:
                 await self.record(call)
                 return
             await self.record(call, last=False)
+            await self._begin_again(call)
+
+    async def _begin_again(self, call: Call) -> None:
+        """Append the next attempt, after the pause for a failure; one that was lost is made again at once."""
+        how, transaction = self._how, call.transaction
+        if not isinstance(transaction.verdict, Lost):
             await self._pause(how.retry_delay_s * how.retry_backoff ** (transaction.attempt - 1))
-            call.transaction = transaction.again()
-            call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
-            call.intended = call.begun = False
-            self._records.tried_again(call)
+        call.transaction = transaction.again()
+        call.row_id, call.started_ms, call.waited_ms = self._means.ids.new(), 0.0, None
+        call.intended = call.begun = False
+        self._records.tried_again(call)
 
     async def _attempt(self, call: Call) -> Outcome:
         """Everything from the recorded intent to what came of it; the phase is left at the end's."""
@@ -205,6 +214,9 @@ class Attempts:
     def _may_try_again(self, call: Call) -> bool:
         transaction, how = call.transaction, self._how
         verdict = transaction.verdict
+        if isinstance(verdict, Lost):
+            # What it did is not known, so it may be done once more only where that is no matter.
+            return call.spec is not None and call.spec.idempotent and self._execution.stop.source is None
         return (
             isinstance(verdict, Failed)
             and transaction.started

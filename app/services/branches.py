@@ -11,7 +11,7 @@ from app.core.errors import FieldError, UnknownModel, UnknownTool
 from app.core.governance.governance import POLICIES
 from app.core.json_text import pointer
 from app.core.metadata import check_metadata
-from app.ports.catalog import Branch, BranchFilter, NewBranch, Once, Page, SaidMessage, Slice
+from app.ports.catalog import Branch, BranchFilter, ForkPoint, NewBranch, Once, Page, SaidMessage, Slice
 from app.ports.catalog import Branches as BranchStore
 from app.ports.storage import StoredMessage
 from app.ports.tool import ToolCatalog
@@ -50,15 +50,29 @@ class Branches:
         rid of what it is governed by. Raises NotFound, Forbidden, PreconditionFailed, UnknownModel,
         UnknownTool.
         """
-        if not changes.keys().isdisjoint(POLICIES):
+        if not changes.keys().isdisjoint((*POLICIES, "legal_hold")):
             who.need(Scope.ADMIN)
         named = {name: changes.get(name) for name in ("chat_model", "parse_model")}
         await self._check(who.project_id, named, changes.get("tools", True), changes.get("lifecycle"))
         return await self._store.change(who.project_id, branch_id, changes, if_match=if_match, by=who.key_id)
 
     async def delete(self, who: Principal, branch_id: UUID, *, if_match: int | None) -> None:
-        """Remove a branch and all that happened on it. Raises NotFound, BranchBusy, PreconditionFailed."""
+        """Remove a branch and all that happened on it.
+
+        Raises NotFound, BranchBusy, LegalHold, PreconditionFailed.
+        """
         await self._store.delete(who.project_id, branch_id, if_match=if_match)
+
+    async def purge(self, who: Principal, branch_id: UUID, once: Once | None = None) -> Branch:
+        """Remove all that happened on a branch, for good; its settings stay.
+
+        What a lost process leaves of it is removed by the next housekeeping. Raises NotFound, BranchBusy,
+        LegalHold.
+        """
+        purged = await self._store.purge(who.project_id, branch_id, by=who.key_id, once=once)
+        while await self._store.forget_purged():
+            pass
+        return purged
 
     async def fork(
         self,
@@ -74,15 +88,23 @@ class Branches:
             who.project_id, branch_id, at_message=at_message, name=name, once=once, by=who.key_id
         )
 
+    async def fork_run(
+        self, who: Principal, point: ForkPoint, *, name: str | None, once: Once | None = None
+    ) -> Branch:
+        """A branch that begins with what was there at a moment of a run. Raises NotFound, Conflict."""
+        return await self._store.fork_run(who.project_id, point, name=name, once=once, by=who.key_id)
+
     async def append(
         self, who: Principal, branch_id: UUID, said: Sequence[SaidMessage], once: Once | None = None
     ) -> Sequence[StoredMessage]:
         """Add messages to the conversation. Raises NotFound, BranchBusy."""
         return await self._store.append(who.project_id, branch_id, said, once)
 
-    async def messages(self, who: Principal, branch_id: UUID, part: Slice) -> Page[StoredMessage]:
-        """The conversation. Raises NotFound."""
-        return await self._store.messages(who.project_id, branch_id, part)
+    async def messages(
+        self, who: Principal, branch_id: UUID, part: Slice, *, superseded: bool = False
+    ) -> Page[StoredMessage]:
+        """The conversation; with `superseded`, also what runs said that were rolled back. Raises NotFound."""
+        return await self._store.messages(who.project_id, branch_id, part, superseded=superseded)
 
     async def _check(
         self,

@@ -19,11 +19,11 @@ from app.core.lifecycle.options import LifecycleOptions
 from app.core.messages import AssistantContent, InstructionContent
 from app.core.operate.params import OperateParams
 from app.core.operate.prompt import build_prompt
-from app.core.operate.unsupported import CONSENSUS, refuse_unsupported
 from app.core.prompt import Prompt
 from app.ports.provider import ModelEndpoint
 from app.ports.storage import BranchState, NewMessage, RunRecord
 from app.services.answers import asking_of
+from app.services.earlier import Earlier
 from app.services.execution import Execution
 from app.services.outside import Outside
 from app.services.plan import Asked, Plan
@@ -50,7 +50,6 @@ class ConsensusPlanner:
         number of model calls and the context, no model has a say.
         """
         outside = self._outside
-        refuse_unsupported(request.model_dump(exclude_unset=True), CONSENSUS)
         if request.response_format is not None:
             schema = current_schema(request.response_format, at="/response_format")
             request = request.model_copy(update={"response_format": schema})
@@ -61,7 +60,7 @@ class ConsensusPlanner:
         slates = [await self._slate(run, branch, request, at) for at in range(len(request.voters))]
         budget = Budget(whole.options.max_model_calls)
         consensus = _Consensus(outside, branch, request, slates, budget)
-        return Plan(consensus.perform, asked=consensus.asked)
+        return Plan(consensus.perform, consensus.recover, asked=consensus.asked)
 
     async def _slate(self, run: RunRecord, branch: BranchState, request: ConsensusRequest, at: int) -> _Slate:
         project, voter = run.project_id, request.voters[at]
@@ -104,6 +103,7 @@ class _Consensus:
         self._outside = outside
         self._branch = branch
         self._request = request
+        self._budget = budget
         indices = stream_indices([[endpoint.name for endpoint in slate.endpoints] for slate in slates])
         self._voters = [
             Voter(
@@ -145,9 +145,11 @@ class _Consensus:
 
     async def perform(self, execution: Execution) -> None:
         """Ask all voters, compare what they say, and end the run."""
-        self._execution, self._began_ms = execution, self._outside.clock.mono_ms()
+        began = [stream.began_ms for stream in execution.past.streams.values()]
+        self._execution, self._began_ms = execution, min(began, default=self._outside.clock.mono_ms())
         request, voters = self._request, self._voters
-        execution.log.event(ConsensusStart(len(voters), request.strategy, request.conflict))
+        if not execution.past.told[ConsensusStart.type]:
+            execution.log.event(ConsensusStart(len(voters), request.strategy, request.conflict))
         execution.streams = len(voters)
         await _together(voter.ask(execution) for voter in voters)
         execution.run.attempts = sum(voter.machine.openings for voter in voters)
@@ -161,6 +163,11 @@ class _Consensus:
             # Off the event loop: long answers of many voters take a moment.
             decision = await asyncio.to_thread(self._decide)
             self._conclude(decision)
+
+    async def recover(self, execution: Execution, _: Earlier) -> None:
+        """Go on: voters that are done are not asked again."""
+        self._budget.left = max(0, self._budget.left - execution.past.calls_taken)
+        await self.perform(execution)
 
     def _decide(self) -> Decision:
         request = self._request

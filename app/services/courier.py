@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from app.core.errors import NotFound, Unavailable
+from app.core.errors import EventsGone, NotFound, Unavailable
 from app.core.record import Entry, EventEntry
 from app.core.webhooks import GONE, PAUSES_S, Answer, headers, pause_s
 from app.ports.ambient import Clock
@@ -169,8 +169,8 @@ class Courier:
     async def _fly(self, due: Due) -> None:
         try:
             await self._see_to(due)
-        except (NotFound, Unavailable) as failure:
-            # Its lease runs out, and somebody takes it up again, unless the run is gone.
+        except (EventsGone, NotFound, Unavailable) as failure:
+            # Its lease runs out, and somebody takes it up again, unless the run is gone, or its log.
             log.info("delivery put off", run_id=str(due.run_id), why=failure.detail)
         except Exception:
             log.exception("delivery failed by a bug", run_id=str(due.run_id))

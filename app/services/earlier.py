@@ -97,6 +97,7 @@ def taken_up(row: CallRecord, spec: ToolSpec | None, *, handed_over: bool) -> Ca
         transaction = ActionTransaction.waiting(action, row.call_id)
     elif row.ended_at is not None and row.action_response_id is None and row.error is not None:
         transaction = ActionTransaction.left_off(action, row.call_id, failure_of(row.error, row.retryable))
+        transaction.attempt = row.attempt
     else:
         transaction = ActionTransaction.interrupted(action, row.call_id)
         transaction.attempt = row.attempt

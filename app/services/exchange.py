@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from app.core.errors import UnknownModel
 from app.core.events.base import Event
 from app.core.json_text import storable
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Effect, Finish, Open
-from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.inputs import Begin, TakeOver
 from app.core.lifecycle.machine import StreamMachine
 from app.core.operate.asking import Asking
 from app.core.operate.lifecycle import Lifecycle
 from app.core.operate.params import OperateParams
 from app.core.operate.prompt import build_prompt
 from app.core.operate.read_output import Reading
+from app.core.past import Past
 from app.core.prompt import Prompt, ToolSchema
 from app.ports.provider import ModelEndpoint, Opening
 from app.ports.storage import BranchState
@@ -48,12 +50,15 @@ class Exchange:
         """How each endpoint is asked: its schema and its tools."""
         self.budget = Budget(lifecycle.options.max_model_calls)
         """All model calls of the run: attempts, fallbacks and repairs."""
-        self.machine = StreamMachine(
-            lifecycle.options,
-            models=len(endpoints),
-            draw=outside.draw,
+        self.machine = self._new_machine()
+
+    def _new_machine(self) -> StreamMachine:
+        return StreamMachine(
+            self._lifecycle.options,
+            models=len(self.endpoints),
+            draw=self._outside.draw,
             calls_left=self.budget,
-            timer=outside.clock.mono_ms,
+            timer=self._outside.clock.mono_ms,
         )
 
     def asking_on(self, endpoint: ModelEndpoint, tools: Sequence[ToolSchema]) -> Asking:
@@ -71,6 +76,14 @@ class Exchange:
         events = [effect for effect in effects if isinstance(effect, Event)]
         return events, [effect for effect in effects if not isinstance(effect, Event)]
 
+    def follow(self, past: Past) -> None:
+        """Stand as one that another process has begun: its machine is to be told of the past."""
+        reached = past.streams[0].fallback_index
+        if reached >= len(self.endpoints):
+            raise UnknownModel("The run had gone on to a fallback that its options do not name any more.")
+        self.budget = Budget(max(0, self._lifecycle.options.max_model_calls - past.calls_taken))
+        self.machine = self._new_machine()
+
     async def carry_out(
         self,
         execution: Execution,
@@ -82,8 +95,16 @@ class Exchange:
 
         `read` is called when it is complete; what it logs, and the messages of the turn, are committed
         together with COMPLETE, before any tool may run from it. `provided` is what context providers add.
+        A stream that another process has begun is gone on with, and one that is over is not repeated.
         """
-        machine, outside = self.machine, self._outside
+        machine, outside, past = self.machine, self._outside, execution.past.streams.get(0)
+        execution.streams += 1
+        if past is not None and past.ended:
+            finish = machine.recall(past)
+            if finish.error is None:
+                read()
+            self._tell(execution)
+            return finish
 
         def answered() -> None:
             reading = read()
@@ -102,16 +123,21 @@ class Exchange:
             middle = MIDDLES[self.askings[opening.fallback_index].middle]
             return provider.adapter_id, middle.open(provider, asked)
 
-        execution.streams += 1
         driver = StreamDriver(
             machine, execution, 0, open_model, outside.clock, answered, outside.decide, account
         )
+        if past is not None:
+            effects = machine.feed(TakeOver(past, execution.past.recovery), outside.clock.mono_ms())
         finish = await driver.run(effects)
-        run = execution.run
+        self._tell(execution)
+        return finish
+
+    def _tell(self, execution: Execution) -> None:
+        """What the run says of the stream that was its answer."""
+        machine, run = self.machine, execution.run
         run.attempts, run.fallback_index = machine.openings, machine.fallback_index
         run.model = self.endpoints[machine.fallback_index].name
         run.finish_reason, run.finish_reason_raw = machine.finish_reason, machine.finish_reason_raw
-        return finish
 
     def prompt_for(self, fallback_index: int, provided: Mapping[str, Any]) -> Prompt:
         """What one of the models is asked."""

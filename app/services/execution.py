@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from app.core.errors import AppError
 from app.core.events.base import Event
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed, RunWaiting
 from app.core.json_text import dumps
+from app.core.past import Past
 from app.core.usage.totals import Totals
 from app.ports.storage import RunRecord
 from app.services.recorder import RunLog
@@ -23,6 +24,10 @@ TERMINAL: dict[str, type[RunCompleted] | type[RunFailed] | type[RunCancelled] | 
     "cancelled": RunCancelled,
     "expired": RunExpired,
 }
+
+
+NO_PAST: Final = Past()
+"""Shared, and never told of anything."""
 
 
 class Stop:
@@ -60,6 +65,8 @@ class Execution:
         """Its function calls, in the order in which they were proposed."""
         self.totals = Totals()
         """What all attempts so far used and cost."""
+        self.past = NO_PAST
+        """What its log tells of the process that had it before; empty unless that was lost."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the run's end is committed, or this process may write nothing more for it."""
 

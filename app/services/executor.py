@@ -14,7 +14,8 @@ import structlog
 from pydantic_core import from_json
 
 from app.core.errors import AppError, Unavailable
-from app.core.events.run import RunExpired, RunRecovered
+from app.core.events.run import RunExpired
+from app.core.past import SHUTDOWN
 from app.core.record import Entry
 from app.core.usage.totals import Totals
 from app.ports.ambient import Clock
@@ -23,9 +24,18 @@ from app.services.entries import entry_of
 from app.services.execution import Execution, error_of
 from app.services.recorder import LeaseLost, Recorder, RecordRejected
 
-BEAT_S = 1.0
+BEAT_S = 0.8
 """How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""
-CLAIM_LIMIT = 50
+CLAIM_LIMIT = 16
+"""Runs of each kind taken at once: what comes in a burst is spread over the processes that look for it."""
+STORING_S = 2.0
+"""How long a process that stops waits for what its runs have said to be stored."""
+CLOSING_S = 3.0
+"""How long it then waits for them to close their connections, and to have their tools end."""
+LEASE_EXPIRED: Final = "lease_expired"
+"""Why a run is taken over from a process that was not heard of any more."""
+HURRY_S = 0.005
+"""Least time between two looks for runs, so that many hints do not cause as many."""
 EXPIRY_PERIOD_MS = 30_000
 """How often queued runs are looked at whose time is over."""
 
@@ -44,27 +54,34 @@ class Executor:
         store: RunStore,
         recorder: Recorder,
         resume: Work,
+        recover: Callable[[str, Execution], Awaitable[None]],
         abandon: Work,
         clock: Clock,
         *,
         beat_s: float = BEAT_S,
+        grace_s: float = 0.0,
     ) -> None:
-        """`resume` executes a run that had to queue or wait; `abandon` ends what a lost one left open.
+        """`resume` executes a run that had to queue or wait; `recover` one that another process had begun,
+        and is told why it has it no more; `abandon` ends what a lost one left open.
 
         `beat_s` has to be well below the length of a lease: a live run is taken away from a late process.
+        For `grace_s` after an outage of the database no run counts as lost.
         """
         self._store = store
         self._recorder = recorder
         self._resume = resume
+        self._recover = recover
         self._abandon = abandon
         self._clock = clock
         self._beat_s = beat_s
+        self._grace_ms = grace_s * 1000
         self._expiry_due_ms = 0
+        self._renewal_due_ms = self._lost_due_ms = 0.0
         self._running: dict[UUID, Execution] = {}
-        self._expected: dict[UUID, set[asyncio.Future[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._given_back: list[RunRecord] = []
+        self._given_up: list[RunRecord] = []
         self._hurried = asyncio.Event()
 
     def __len__(self) -> int:
@@ -86,31 +103,21 @@ class Executor:
 
     def take_up(self, runs: Sequence[RunRecord]) -> None:
         """Execute runs that were queued until now; a process that is stopping leaves them to others."""
-        if self._stopping:
-            self._given_back.extend(runs)
-            return
         for run in runs:
-            held = self._running.get(run.id)
-            if held is None:
-                self._spawn(self._hold(run), self._resume)
-            elif held.run.epoch != run.epoch:
-                # It has just come to wait here, and its task has not been told yet that this is stored.
-                held.done.add_done_callback(partial(self._take_up_after, run))
+            self._take(run, self._resume, self._given_back)
 
-    def _take_up_after(self, run: RunRecord, _: object) -> None:
-        self.take_up([run])
-
-    async def arrival(self, run_id: UUID, timeout_s: float) -> None:
-        """Wait until a run is executed here, or the time is over."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._expected.setdefault(run_id, set())
-        waiting.add(future)
-        try:
-            await asyncio.wait({future}, timeout=timeout_s)
-        finally:
-            waiting.discard(future)
-            if not waiting:
-                self._expected.pop(run_id, None)
+    def _take(self, run: RunRecord, work: Work, left: list[RunRecord]) -> None:
+        """Execute a run that has just been got; `left` are those that a stopping process does not."""
+        held = self._running.get(run.id)
+        if self._stopping:
+            left.append(run)
+            return
+        if held is None:
+            self._spawn(self._hold(run), work)
+        elif held.run.epoch != run.epoch:
+            # It has just come to wait here, and its task has not been told yet that this is stored; or it was
+            # lost to a process that is lost itself.
+            held.done.add_done_callback(lambda _: self._take(run, work, left))
 
     def _hold(self, run: RunRecord) -> Execution:
         execution = Execution(run, self._recorder.open(run))
@@ -122,11 +129,7 @@ class Executor:
         return execution
 
     def _register(self, execution: Execution) -> None:
-        run_id = execution.run.id
-        self._running[run_id] = execution
-        for future in self._expected.get(run_id, ()):
-            if not future.done():
-                future.set_result(None)
+        self._running[execution.run.id] = execution
 
     def _spawn(self, execution: Execution, work: Work) -> None:
         task = asyncio.create_task(self._to_the_end(execution, work), name=f"run {execution.run.id}")
@@ -147,11 +150,13 @@ class Executor:
                 await self._give_up(execution, _internal(bug))
             await execution.log.committed()
         except LeaseLost:
-            log.warning("lease lost", run_id=str(run.id))
+            if not self._stopping:
+                log.warning("lease lost", run_id=str(run.id))
         except RecordRejected as refusal:
             await self._end_rejected(execution, refusal)
         finally:
-            self._running.pop(run.id, None)
+            if self._running.get(run.id) is execution:
+                del self._running[run.id]
             if not execution.done.done():
                 execution.done.set_result(None)
             if run.status == "waiting":
@@ -205,11 +210,14 @@ class Executor:
             try:
                 await self._beat()
             except Unavailable:
-                pass  # the recorder says so; the leases outlast it or do not
+                # The recorder says so. When the database is back, those who hold runs come first: a lease
+                # that has run out meanwhile is not the sign of a lost process.
+                self._lost_due_ms = self._clock.mono_ms() + self._grace_ms
             except Exception:
                 log.exception("beat failed")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurried.wait(), self._beat_s)
+                await asyncio.sleep(HURRY_S)
             self._hurried.clear()
 
     def hurry(self) -> None:
@@ -217,49 +225,49 @@ class Executor:
         self._hurried.set()
 
     async def _beat(self) -> None:
-        leases = {run_id: execution.run.epoch for run_id, execution in self._running.items()}
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._renewal_due_ms:
+            await self._renew()
+            self._renewal_due_ms = now_ms + self._beat_s * 1000
+        if self._stopping:
+            await self._return()
+        else:
+            await self._claim()
+
+    async def _renew(self) -> None:
+        leases = {id: held.run.epoch for id, held in self._running.items() if not held.log.lost}
         if leases:
             cancelled, lost = await self._store.renew(leases)
             for run_id in cancelled:
                 self.cancel(run_id)
             for run_id in lost:
                 self._forget(run_id, leases[run_id])
-        if self._stopping:
-            return
+
+    async def _claim(self) -> None:
         now_ms = self._clock.wall_ms()
         if now_ms >= self._expiry_due_ms:
             self._expiry_due_ms = now_ms + EXPIRY_PERIOD_MS
             event = entry_of(RunExpired("expired", usage=None, error=None), 0, now_ms)
             await self._store.expire(at=datetime.fromtimestamp(now_ms / 1000, UTC), expired=event)
-        claimed = await self._store.claim(CLAIM_LIMIT)
+        claimed = await self._store.claim(CLAIM_LIMIT, lost=self._clock.mono_ms() >= self._lost_due_ms)
         self.take_up([*claimed.started, *claimed.woken])
-        for run in claimed.orphans:
-            self._spawn(self._hold(run), self._end_orphan if run.resume is None else self._recover)
+        for runs, cause in ((claimed.orphans, LEASE_EXPIRED), (claimed.given_up, SHUTDOWN)):
+            for run in runs:
+                self._take(run, partial(self._recover, cause), self._given_up)
+        most = (len(claimed.orphans) + len(claimed.given_up), len(claimed.started), len(claimed.woken))
+        if max(most) >= CLAIM_LIMIT:
+            self.hurry()  # there are more
 
     def _forget(self, run_id: UUID, epoch: int) -> None:
         execution = self._running.get(run_id)
         # It may have ended since its lease was to be renewed; then nothing was lost.
         if execution is not None and execution.run.epoch == epoch and not execution.run.ended:
-            execution.log.fail(LeaseLost())
-            execution.stop.request("shutdown")
+            self._let_go(execution)
 
-    async def _recover(self, execution: Execution) -> None:
-        """Go on with a run that had waited, and was taken up by a process that is lost."""
-        execution.log.event(RunRecovered(execution.run.epoch, "lease_expired"))
-        await self._resume(execution)
-
-    async def _end_orphan(self, execution: Execution) -> None:
-        log.warning("run lost its process", run_id=str(execution.run.id))
-        await self._close_calls(execution)
-        execution.finish(
-            "failed",
-            error={
-                "code": "PROCESS_LOST",
-                "message": "The process that executed the run was lost; ask again to repeat it.",
-                "category": "internal",
-                "retryable": True,
-            },
-        )
+    def _let_go(self, execution: Execution) -> None:
+        """Write nothing more for a run that is somebody else's, and have its task end."""
+        self._recorder.let_go(execution.log)
+        execution.stop.request(SHUTDOWN)
 
     def cancel(self, run_id: UUID, source: str = "user") -> Execution | None:
         """Have a run end as soon as it can, if it is executed here."""
@@ -269,17 +277,47 @@ class Executor:
         return execution
 
     async def stop(self, grace_s: float) -> None:
-        """Let runs end by themselves for a while, then stop those that have not."""
-        self._stopping = True
+        """Let runs end by themselves for a while, then leave those that have not to other processes."""
+        self.retire()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        for run_id in list(self._running):
-            self.cancel(run_id, "shutdown")
+        left = await self._leave()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5)
-        if self._given_back:
-            with contextlib.suppress(Unavailable):
-                await self._store.give_back(self._given_back)
+            await asyncio.wait(self._tasks, timeout=CLOSING_S)
+        self._given_up += left
+        with contextlib.suppress(Unavailable):
+            await self._return()
+
+    def retire(self) -> None:
+        """Take nothing up any more, and leave what is still handed to this process to others."""
+        self._stopping = True
+
+    async def _return(self) -> None:
+        """Let others have what this process has got, and does not execute."""
+        given_up, self._given_up = self._given_up, []
+        given_back, self._given_back = self._given_back, []
+        if given_up:
+            await self._store.release({run.id: run.epoch for run in given_up})
+        if given_back:
+            await self._store.give_back(given_back)
+
+    async def _leave(self) -> list[RunRecord]:
+        """Stop the tasks of all runs as soon as what they have said is stored; those that go on elsewhere."""
+        held = list(self._running.values())
+        stored = [asyncio.create_task(self._settled(execution)) for execution in held]
+        if stored:
+            await asyncio.wait(stored, timeout=STORING_S)
+        for task in stored:
+            task.cancel()
+        # One that has come to its end, or to wait, is being stored as that.
+        under_way = [execution for execution in held if execution.run.status == "running"]
+        for execution in under_way:
+            self._let_go(execution)
+        return [execution.run for execution in under_way]
+
+    async def _settled(self, execution: Execution) -> None:
+        with contextlib.suppress(LeaseLost, RecordRejected):
+            await execution.log.committed()
 
 
 _CANCELLED: Final = {

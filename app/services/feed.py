@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from app.core.record import Entry, Reader, TokenBlock
@@ -106,19 +106,23 @@ class Feeds:
 
     def __init__(self) -> None:
         self._feeds: dict[UUID, Feed] = {}
+        self.on_open: Callable[[UUID, Feed], None] = lambda run_id, feed: None
+        """Told of each feed that is opened."""
 
     def open(self, run_id: UUID, last_seq: int) -> Feed:
         """A feed for a run whose lease this process just got."""
         feed = self._feeds[run_id] = Feed(last_seq)
+        self.on_open(run_id, feed)
         return feed
 
     def get(self, run_id: UUID) -> Feed | None:
         """The run's feed, while it runs here."""
         return self._feeds.get(run_id)
 
-    def drop(self, run_id: UUID) -> None:
-        """Forget a run; those who follow it still hold its feed."""
-        self._feeds.pop(run_id, None)
+    def drop(self, run_id: UUID, feed: Feed) -> None:
+        """Forget a run's feed, unless it has got another by now; those who follow it still hold it."""
+        if self._feeds.get(run_id) is feed:
+            del self._feeds[run_id]
 
     def __len__(self) -> int:
         return len(self._feeds)

@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
+from app.core.errors import EventsGone
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.record import Entry, EventEntry, Reader, TokenBlock
 from app.ports.storage import RunRecord, RunStore
+from app.services.elsewhere import Elsewhere
 from app.services.feed import Batch, Feed, Feeds
 
 PAGE = 1000
 """Events read from the database at a time."""
-POLL_S = 0.25
-"""How often the log of a run that is executed elsewhere is looked at."""
 
 TERMINAL_CODES = frozenset({RunCompleted.code, RunFailed.code, RunCancelled.code, RunExpired.code})
 
@@ -44,7 +44,14 @@ class Follower:
     """Reads one run's log on."""
 
     def __init__(
-        self, store: RunStore, feeds: Feeds, run: RunRecord, after: int, reader: Shows, pace_s: float = 0
+        self,
+        store: RunStore,
+        feeds: Feeds,
+        elsewhere: Elsewhere,
+        run: RunRecord,
+        after: int,
+        reader: Shows,
+        pace_s: float = 0,
     ) -> None:
         """`reader` can show each batch that comes. With a pace, commits that follow each other faster come as
         one batch.
@@ -52,6 +59,7 @@ class Follower:
         self._reader = reader
         self._store = store
         self._feeds = feeds
+        self._elsewhere = elsewhere
         self._run = run
         self._cursor = after
         self._pace_s = pace_s
@@ -99,28 +107,37 @@ class Follower:
 
     async def _stored(self, silence_s: float) -> AsyncGenerator[Batch | None]:
         """From the database, until the run is executed here or has ended."""
-        quiet_s = 0.0
-        while self._feeds.get(self._run.id) is None:
-            page = await page_of(self._store, self._run, after=self._cursor, limit=PAGE)
-            if page:
-                quiet_s = 0.0
-                yield Batch(page)
-                continue
-            if self._run.ended:
-                return
-            self._run = await self._store.run(self._run.project_id, self._run.id)
-            if self._run.ended:
-                continue
-            await asyncio.sleep(POLL_S)
-            quiet_s += POLL_S
-            if quiet_s >= silence_s:
-                quiet_s = 0.0
-                yield None
+        with self._elsewhere.watching(self._run.id) as watch:
+            while self._feeds.get(self._run.id) is None:
+                watch.look(self._cursor)
+                page = await page_of(self._store, self._run, after=self._cursor, limit=PAGE)
+                if page:
+                    yield Batch(page)
+                    watch.after = self._cursor
+                    if page[-1].last_seq - page[0].seq + 1 >= PAGE:
+                        continue  # there may be more already
+                elif self._run.ended:
+                    return
+                else:
+                    self._run = await self._store.run(self._run.project_id, self._run.id)
+                    if self._run.ended:
+                        continue
+                while not await watch.news(silence_s):
+                    yield None
 
 
 async def page_of(store: RunStore, run: RunRecord, *, after: int, limit: int) -> list[Entry]:
-    """Stored entries, the terminal event completed by the run's result."""
+    """Stored entries, the terminal event completed by the run's result.
+
+    Raises EventsGone where what comes after the cursor is kept no longer.
+    """
     entries = list(await store.page(run.id, after=after, limit=limit))
+    if run.ended and after < (whole_from := entries[0].seq - 1 if entries else run.last_seq):
+        raise EventsGone(
+            "This part of the log is kept no longer; `earliest_id` is the first event after which it can be "
+            "read. What the run came to still stands in the run itself.",
+            extra={"run_id": str(run.id), "earliest_id": f"{run.id}:{whole_from}"},
+        )
     if entries and is_terminal(entries[-1]):
         last = entries[-1]
         assert isinstance(last, EventEntry)

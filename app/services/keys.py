@@ -6,14 +6,16 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
 from app.core.access import ALL_SCOPES, Principal, Scope
 from app.core.errors import Forbidden, NotFound, Unauthenticated
 from app.core.governance.decision import KeyFacts
+from app.core.limits.quota import Quota
 from app.ports.ambient import Clock
-from app.ports.catalog import ApiKey, NewKey, Once, Page, Slice
+from app.ports.catalog import ApiKey, KnownKey, NewKey, Once, Page, Slice
 from app.ports.catalog import Keys as KeyStore
 from app.services.memory import Memory
 
@@ -22,8 +24,8 @@ SHOWN = len(PREFIX) + 6
 """Characters of a key that are kept to tell it apart."""
 
 REMEMBERED_MS = 5_000
-"""How long a key that was looked up is not looked up again: a revocation is felt by every process within this
-time."""
+"""How long a key that was looked up is not looked up again: a revocation, and another limit, is felt by every
+process within this time."""
 
 
 class Keys:
@@ -33,7 +35,8 @@ class Keys:
         self._store = store
         self._clock = clock
         self._pepper = pepper.encode()
-        self._known: Memory[bytes, ApiKey | None] = Memory(clock, REMEMBERED_MS, most=10_000)
+        self._known: Memory[bytes, KnownKey | None] = Memory(clock, REMEMBERED_MS, most=10_000)
+        self._quotas: Memory[UUID, tuple[Quota, ...]] = Memory(clock, REMEMBERED_MS, most=1_000)
         self._facts: Memory[UUID, KeyFacts | None] = Memory(clock, REMEMBERED_MS, most=10_000)
 
     async def create(
@@ -63,17 +66,30 @@ class Keys:
         """Make a key useless. Raises NotFound, Forbidden."""
         _check_reach(who, project_id)
         revoked = await self._store.revoke(project_id, key_id, by=who.key_id)
-        self._known.forget_all()
+        self.forget()
         return revoked
+
+    def forget(self) -> None:
+        """Look up again what keys there are, and what limits them: something was changed."""
+        self._known.forget_all()
+        self._quotas.forget_all()
+
+    async def without_key(self, anyone: Principal) -> Principal:
+        """Whoever may work in a project without one of its keys, with what limits the project."""
+        project_id = anyone.project_id
+        quotas = await self._quotas.find(project_id, lambda: self._store.quotas(project_id))
+        return replace(anyone, quotas=quotas) if quotas else anyone
 
     async def authenticate(self, text: str) -> Principal:
         """Whose key this is. Raises Unauthenticated."""
         digest = self.digest(text)
         # Unknown ones are remembered too: guessing must not reach the database each time.
-        key = await self._known.find(digest, lambda: self._store.find(digest))
-        if key is None or key.revoked_at is not None or self._expired(key):
+        known = await self._known.find(digest, lambda: self._store.find(digest))
+        if known is None or known.key.revoked_at is not None or self._expired(known.key):
             raise Unauthenticated("The API key is unknown, expired or revoked.")
-        return Principal(key.project_id, key.id, frozenset(Scope(scope) for scope in key.scopes))
+        key = known.key
+        scopes = frozenset(Scope(scope) for scope in key.scopes)
+        return Principal(key.project_id, key.id, scopes, known.quotas)
 
     async def facts(self, key_id: UUID | None) -> KeyFacts | None:
         """What gates are told of the key that started a run, remembered for a while; None without one."""
@@ -110,14 +126,14 @@ class Gatekeeper:
         """Who sends this Authorization header. Raises Unauthenticated."""
         if authorization is None:
             if self._development:
-                return self._anyone
+                return await self._keys.without_key(self._anyone)
             raise Unauthenticated("Send an API key: Authorization: Bearer bl_…")
         scheme, _, text = authorization.partition(" ")
         text = text.strip()
         if scheme.lower() != "bearer" or not text or len(text) > 200:
             raise Unauthenticated("The Authorization header has to be: Bearer bl_…")
         if self._bootstrap is not None and hmac.compare_digest(self._digest(text), self._bootstrap):
-            return self._anyone
+            return await self._keys.without_key(self._anyone)
         return await self._keys.authenticate(text)
 
 

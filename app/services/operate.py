@@ -103,14 +103,20 @@ class _Operation:
         events, effects = self._exchange.begin(now_ms)
 
         async def perform(execution: Execution) -> None:
-            await self._perform(execution, effects)
+            await self._perform(execution, effects, Earlier())
+
+        async def recover(execution: Execution, earlier: Earlier) -> None:
+            self._exchange.follow(execution.past)
+            if total_ms is not None:
+                self._deadline_ms = execution.past.streams[0].began_ms + total_ms
+            await self._perform(execution, (), earlier)
 
         async def go_on(execution: Execution, resume: Any, earlier: Earlier) -> None:
             if (left_s := resume["left_s"]) is not None:
                 self._deadline_ms = self._outside.clock.mono_ms() + left_s * 1000
             await self._act(execution, Answered.of(resume), earlier, execution.run.fallback_index)
 
-        return Plan(perform, events, go_on=go_on, asked=self._asked)
+        return Plan(perform, recover, events, go_on=go_on, asked=self._asked)
 
     def _asked(self, stream: int, fallback_index: int) -> Asked | None:
         exchange = self._exchange
@@ -123,7 +129,7 @@ class _Operation:
         prompt = exchange.prompt_for(fallback_index, {})
         return exchange.endpoints[fallback_index], length_of(prompt)
 
-    async def _perform(self, execution: Execution, effects: Sequence[Effect]) -> None:
+    async def _perform(self, execution: Execution, effects: Sequence[Effect], earlier: Earlier) -> None:
         exchange, validation, params = self._exchange, self._validation, self._params
         added = await provided(self._outside.context, execution, params, self._left_s())
 
@@ -146,7 +152,7 @@ class _Operation:
             execution.finish("failed", error=failed("TOO_MANY_ACTIONS", message))
             return
         answered = Answered(machine.text, value, reading is not None, calls)
-        await self._act(execution, answered, Earlier(), machine.fallback_index)
+        await self._act(execution, answered, earlier, machine.fallback_index)
 
     async def _act(
         self, execution: Execution, answered: Answered, earlier: Earlier, fallback_index: int

@@ -96,20 +96,14 @@ async def text_at(store: RunStore, run: RunRecord, *, stream: UUID | None, to_se
     """The text of a stream (None: the first, which is the main one) after an event (None: the last).
 
     Raises Invalid for an event that is still to come, NotFound for a stream of which there is nothing up to
-    there.
+    there, EventsGone where the log is kept no longer.
     """
-    end = run.last_seq if to_seq is None else to_seq
-    if end > run.last_seq:
-        words = f"the log ends with event {run.last_seq}"
-        raise Invalid(
-            f"There is no such event yet: {words}.",
-            errors=[FieldError("", words, "no_such_event", "to_seq")],
-        )
+    end = run.last_seq if to_seq is None else known_seq(run, to_seq, parameter="to_seq")
     main = stream_id(run.id, 0)
     wanted = main if stream is None else stream
     known: dict[UUID, int] = {main: 0}
     pieces: list[str] = []
-    async for entry in _entries(store, run, end):
+    async for entry in entries_to(store, run, end):
         if entry.stream is None:
             continue
         if entry.stream not in known.values():
@@ -129,10 +123,23 @@ async def text_at(store: RunStore, run: RunRecord, *, stream: UUID | None, to_se
     return StreamText(wanted, end, "".join(pieces))
 
 
-async def _entries(store: RunStore, run: RunRecord, end: int) -> AsyncGenerator[Entry]:
-    """The log up to an event."""
+def known_seq(run: RunRecord, seq: int, *, parameter: str | None, pointer: str = "") -> int:
+    """The number of an event, given in a parameter or at a place of the body. Raises Invalid for one that is
+    still to come.
+    """
+    if seq > run.last_seq:
+        words = f"the log ends with event {run.last_seq}"
+        raise Invalid(
+            f"There is no such event yet: {words}.",
+            errors=[FieldError(pointer, words, "no_such_event", parameter)],
+        )
+    return seq
+
+
+async def entries_to(store: RunStore, run: RunRecord, end: int) -> AsyncGenerator[Entry]:
+    """The log up to an event. Raises EventsGone."""
     seq = 0
-    while seq < end and (read := await store.page(run.id, after=seq, limit=PAGE)):
+    while seq < end and (read := await page_of(store, run, after=seq, limit=PAGE)):
         for entry in up_to(read, end):
             yield entry
         seq = read[-1].last_seq

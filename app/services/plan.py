@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from app.core.events.base import Event
@@ -29,6 +29,8 @@ class Plan:
 
     perform: Callable[[Execution], Awaitable[None]]
     """Carries the run to its end; the first events are recorded by then."""
+    recover: Callable[[Execution, Earlier], Awaitable[None]]
+    """Carries a run to its end that another process had begun, from where `execution.past` says it stands."""
     stream_events: Sequence[Event] = ()
     """The first events of its first stream, which is already on its way when the run is accepted."""
     propose: Callable[[Execution], None] | None = None
@@ -37,14 +39,21 @@ class Plan:
     """Carries a run on that waited, from what it left; None for kinds of runs that never wait."""
     asked: Callable[[int, int], Asked | None] = nobody_asked
     """Whom a stream of the run asks, by its index and the fallback index; None where that is not known."""
+    position: int | None = None
+    """Where in the conversation the run begins; None without a branch."""
 
     def begin(self, execution: Execution) -> None:
         """Append what the run begins with; to be committed with the acceptance itself, unless it queued."""
-        execution.log.event(RunStarted())
+        execution.log.event(RunStarted(self.position))
         for event in self.stream_events:
             execution.log.event(event, 0, 1, 0)
         if self.propose is not None:
             self.propose(execution)
+
+
+def placed(plan: Plan, branch: BranchState) -> Plan:
+    """The plan of a run that begins where the conversation of its branch ends."""
+    return plan if branch.id is None else replace(plan, position=branch.next_position)
 
 
 class Planner(Protocol[Request]):

@@ -13,6 +13,7 @@ import structlog
 from app.core.errors import Unavailable
 from app.core.events.base import Event
 from app.core.json_text import storable
+from app.core.past import Past
 from app.core.record import MAX_BLOCK, Entry, TokenBlock, offset_of
 from app.core.texts import Spans
 from app.core.usage.totals import Totals
@@ -69,6 +70,15 @@ class RunLog:
         self._waiting: list[asyncio.Future[None]] = []
         self._failure: Exception | None = None
         self.in_flight = False
+
+    def follow(self, past: Past) -> None:
+        """Go on with a log that another process has written so far."""
+        self._ts, self._spans = past.last_ts, past.spans
+
+    @property
+    def lost(self) -> bool:
+        """Whether the run is somebody else's."""
+        return isinstance(self._failure, LeaseLost)
 
     @property
     def seq(self) -> int:
@@ -152,6 +162,8 @@ class RunLog:
 
     def write(self, *rows: Row) -> None:
         """Have rows committed together with the events so far; who needs them stored awaits `committed`."""
+        if self._failure is not None:
+            raise self._failure
         self._rows.extend(rows)
         self._touch(self, self.feed.watchers > 0)
 
@@ -267,6 +279,13 @@ class Recorder:
         """Write the log of a draft that was accepted with these entries, and announce them."""
         run_log.join(self.open(run_log.run, entries))
 
+    def let_go(self, run_log: RunLog) -> None:
+        """Write nothing more of a log that is somebody else's; who follows it reads on from the database."""
+        run_log.fail(LeaseLost())
+        run_log.feed.close()
+        self._feeds.drop(run_log.run.id, run_log.feed)
+        self._tell(run_log.run, (), ended=True)
+
     def _touched(self, run_log: RunLog, urgent: bool) -> None:
         self._dirty[run_log.run.id] = run_log
         if urgent or run_log.backlog:
@@ -323,7 +342,7 @@ class Recorder:
                 if not future.done():
                     future.set_exception(failure) if failure else future.set_result(None)
             if flush.end is not None or flush.run_id in lost:
-                self._feeds.drop(flush.run_id)
+                self._feeds.drop(flush.run_id, run_log.feed)
         if result.started:
             self._on_started(result.started)
 

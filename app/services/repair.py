@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Finish, Open
-from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.inputs import Begin, TakeOver
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
 from app.core.operate.asking import Asking
@@ -72,9 +72,10 @@ class Repairer:
     ) -> tuple[Finish, Reading | None]:
         index = execution.streams
         execution.streams += 1
-        now_ms = self.clock.mono_ms()
+        now_ms, past = self.clock.mono_ms(), execution.past.streams.get(index)
+        began_ms = now_ms if past is None else past.began_ms
         machine = StreamMachine(
-            _options(self.options, None if deadline_ms is None else deadline_ms - now_ms),
+            _options(self.options, None if deadline_ms is None else deadline_ms - began_ms),
             models=1,
             draw=self.draw,
             purpose="repair",
@@ -99,16 +100,22 @@ class Repairer:
             account.asked(asked)
             return self.provider.adapter_id, MIDDLES[self.asking.middle].open(self.provider, asked)
 
-        def answered() -> None:
-            log, contract = execution.log, what.contract
+        def answered(*, told: bool = False) -> None:
+            log, contract, validate = execution.log, what.contract, what.validate
             mended.append(
-                read_answer(log, machine, contract, self.clock, stream=index, validate=what.validate)
+                read_answer(log, machine, contract, self.clock, stream=index, validate=validate, told=told)
             )
 
         driver = StreamDriver(
             machine, execution, index, open_model, self.clock, answered, self.decide, account
         )
-        finish = await driver.run(machine.feed(Begin(), now_ms))
+        if past is not None and past.ended:
+            finish = machine.recall(past)
+            if finish.error is None:
+                answered(told=True)
+        else:
+            first = Begin() if past is None else TakeOver(past, execution.past.recovery)
+            finish = await driver.run(machine.feed(first, now_ms))
         execution.run.attempts += machine.openings
         return finish, mended[0] if mended else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,22 +15,26 @@ from pydantic_core import from_json
 from app.core.errors import PreconditionFailed, RunEnded, Unavailable
 from app.core.events.run import RunCancelled, RunQueued
 from app.core.json_text import dumps
+from app.core.limits.quota import Standing
 from app.ports.ambient import Clock, IdSource
+from app.ports.hints import Hints, Topic
 from app.ports.storage import Accepted, BranchState, NewRun, Replayed, RunRecord, RunStore
 from app.services.earlier import Earlier
+from app.services.elsewhere import Elsewhere
 from app.services.entries import entry_of
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
 from app.services.follow import Follower, Shows
-from app.services.plan import Plan, Planner
+from app.services.plan import Plan, Planner, placed
 
 T = TypeVar("T")
 
 STALE_TRIES = 20
 """How often a run is prepared anew because its branch changed meanwhile."""
 QUEUE_TIME = timedelta(days=7)
-POLL_S = 0.25
+CLOSING_S = 1.0
+"""How often somebody who waits looks whether the service is about to stop."""
 RESUME_TRIES, RESUME_PAUSE_S = 120, 0.25
 """How long a run that has got its branch waits for what it needs to be prepared."""
 CANCEL_WAIT_S = 1.0
@@ -48,6 +52,8 @@ class Origin:
     if_match: int | None = None
     idempotency: tuple[str, str, bytes] | None = None
     """Scope, key and fingerprint."""
+    quotas: tuple[UUID, ...] = ()
+    """Those that limit runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class Submission:
     run: RunRecord
     replayed: bool = False
     """Whether its idempotency key had been used for this run before."""
+    limits: Sequence[Standing] = ()
+    """Where the limits on runs stand, this one counted."""
 
 
 class Runs:
@@ -67,17 +75,24 @@ class Runs:
         store: RunStore,
         executor: Executor,
         feeds: Feeds,
+        elsewhere: Elsewhere,
+        hints: Hints,
         planners: Mapping[str, Planner[Any]],
         clock: Clock,
         ids: IdSource,
+        *,
+        executes: bool = True,
     ) -> None:
-        """`planners` by kind of run."""
+        """`planners` by kind of run; what is accepted here is for others to take up unless it `executes`."""
         self._store = store
         self._executor = executor
         self._feeds = feeds
+        self._elsewhere = elsewhere
+        self._hints = hints
         self._planners = planners
         self._clock = clock
         self._ids = ids
+        self._executes = executes
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -97,7 +112,9 @@ class Runs:
         if branch_id is None and origin.if_match is not None:
             raise PreconditionFailed("If-Match names a branch's version, and the request no branch.")
         planner = self._planners[kind]
-        body = dumps(request.model_dump(mode="json", by_alias=True, exclude_unset=True)).decode()
+        # What becomes of the active run is settled at the acceptance; who takes this one up need not know.
+        said = request.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"if_busy"})
+        body = dumps(said).decode()
         for _ in range(STALE_TRIES):
             branch = await self._state(planner, origin.project_id, branch_id)
             now = self._now()
@@ -114,10 +131,11 @@ class Runs:
                 traceparent=origin.traceparent,
                 expires_at=now + QUEUE_TIME,
             )
-            plan = await planner.plan(run, branch, request)
+            plan = placed(await planner.plan(run, branch, request), branch)
             ts = self._clock.wall_ms()
             execution = self._executor.draft(run)
-            plan.begin(execution)
+            if self._executes:
+                plan.begin(execution)
             first, _ = execution.log.take()
             outcome = await self._store.accept(
                 NewRun(
@@ -130,16 +148,22 @@ class Runs:
                     rows=first.rows,
                     queued=[entry_of(RunQueued(), 1, ts)],
                     idempotency=origin.idempotency,
+                    quotas=origin.quotas,
+                    starts=self._executes,
                 )
             )
             match outcome:
-                case Accepted(running=True):
+                case Accepted(running=True, limits=limits):
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
                     self._executor.start(execution, first.entries, plan.perform)
-                    return Submission(run)
-                case Accepted():
+                    return Submission(run, limits=limits)
+                case Accepted(replaces=replaced, limits=limits):
                     run.last_seq = 1
-                    return Submission(run)
+                    if replaced is not None and self._executor.cancel(replaced) is None:
+                        self._executor.hurry()  # one that waits is taken up to be ended
+                    if not self._executes:
+                        self._hints.tell(Topic.WORK)
+                    return Submission(run, limits=limits)
                 case Replayed(run_id):
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
         raise Unavailable("The branch changes faster than the run can be prepared; try again.")
@@ -150,21 +174,27 @@ class Runs:
         return await self._store.branch_state(project_id, branch_id, conversation=planner.converses)
 
     async def take_up(self, execution: Execution) -> None:
-        """Carry a stored run on that has got its branch, or that waited. Raises what planning raises."""
+        """Carry a stored run on that has got its branch, that waited, or that another process had begun.
+
+        Raises what planning raises.
+        """
         run = execution.run
-        plan = await self._patiently(execution, lambda: self.prepared(run))
-        if run.resume is None or plan.go_on is None:
+        plan = await self.patiently(execution, lambda: self.prepared(run))
+        if run.resume is None and not execution.past.last_seq:
             plan.begin(execution)
             await plan.perform(execution)
             return
-        earlier = await self._patiently(execution, lambda: self._earlier(execution))
-        await plan.go_on(execution, from_json(run.resume), earlier)
+        earlier = await self.patiently(execution, lambda: self._earlier(execution))
+        if run.resume is None or plan.go_on is None:
+            await plan.recover(execution, earlier)
+        else:
+            await plan.go_on(execution, from_json(run.resume), earlier)
 
     async def prepared(self, run: RunRecord) -> Plan:
         """A stored run, planned anew. Raises what planning raises."""
         planner = self._planners[run.kind]
         branch = await self._state(planner, run.project_id, run.branch_id)
-        return await planner.plan(run, branch, planner.read(from_json(run.request)))
+        return placed(await planner.plan(run, branch, planner.read(from_json(run.request))), branch)
 
     async def _earlier(self, execution: Execution) -> Earlier:
         run, stopped = execution.run, execution.stop.source is not None
@@ -173,7 +203,7 @@ class Runs:
         execution.calls = [call.id for call in calls]
         return Earlier(calls, waits)
 
-    async def _patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, execution: Execution, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; what is out of reach for a while is waited for."""
         for last in (*(False,) * RESUME_TRIES, True):
             try:
@@ -211,14 +241,25 @@ class Runs:
             if left_s <= 0:
                 break
             if execution is not None:
-                await asyncio.wait({execution.done}, timeout=min(left_s, POLL_S * 4 if unless else left_s))
+                await asyncio.wait({execution.done}, timeout=min(left_s, CLOSING_S if unless else left_s))
                 if execution.run.ended and execution.done.done():
                     return execution.run
             else:
-                await self._executor.arrival(run.id, min(POLL_S, left_s))
+                await self._ended_elsewhere(run, deadline, unless)
             if self._executor.get(run.id) is None:
                 run = await self.get(run.project_id, run.id)
         return run if self._executor.get(run.id) is None else replace(begun, last_seq=run.last_seq)
+
+    async def _ended_elsewhere(
+        self, run: RunRecord, deadline_ms: float, unless: asyncio.Event | None
+    ) -> None:
+        """Wait until there is reason to look at the run again, or until the time is over."""
+        with self._elsewhere.watching(run.id, ends_only=True) as watch:
+            run = await self._store.run(run.project_id, run.id)  # it may just have ended
+            while not (run.ended or run.status == "waiting" or (unless and unless.is_set())):
+                left_s = (deadline_ms - self._clock.mono_ms()) / 1000
+                if left_s <= 0 or await watch.news(min(left_s, CLOSING_S if unless else left_s)):
+                    return
 
     async def cancel(self, project_id: UUID, run_id: UUID) -> RunRecord:
         """Have a run end: the run, ended as `cancelled` or not yet ended.
@@ -230,18 +271,26 @@ class Runs:
         event = entry_of(RunCancelled("cancelled", usage=None, error=None), 0, self._clock.wall_ms())
         run = await self._store.request_cancel(project_id, run_id, at=now, cancelled=event)
         if run.ended:
+            self._elsewhere.wake(run_id)
+            self._hints.tell(Topic.END, [run_id])
             return run
-        execution: Execution | None = self._executor.cancel(run_id)
-        if execution is None:
-            self._executor.hurry()  # one that waits is taken up to be ended
+        if self._executor.cancel(run_id) is None:
+            self._hints.tell(Topic.CANCEL, [run_id])
+            self.look_for_work()  # one that waits is taken up to be ended
+        ended = await self.wait(run, CANCEL_WAIT_S)
+        if not ended.ended:
             return run
-        await asyncio.wait({execution.done}, timeout=CANCEL_WAIT_S)
-        if not execution.run.ended or not execution.done.done():
-            return run
-        if execution.run.status != "cancelled":
-            raise RunEnded(f"The run ended before it could be cancelled: it is {execution.run.status}.")
-        return execution.run
+        if ended.status != "cancelled":
+            raise RunEnded(f"The run ended before it could be cancelled: it is {ended.status}.")
+        return ended
+
+    def look_for_work(self) -> None:
+        """Have a run taken up that has just become ready, here or elsewhere."""
+        if self._executes:
+            self._executor.hurry()
+        else:
+            self._hints.tell(Topic.WORK)
 
     def follow(self, run: RunRecord, after: int, reader: Shows, *, pace_s: float = 0) -> Follower:
         """Its log after an event, for a reader; see `Follower`."""
-        return Follower(self._store, self._feeds, run, after, reader, pace_s)
+        return Follower(self._store, self._feeds, self._elsewhere, run, after, reader, pace_s)

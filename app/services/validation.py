@@ -45,7 +45,16 @@ class Validation:
         if contract is None or self._params.skip_validation:
             return None
         machine, validate = self._exchange.machine, self._params.validate
-        reading = read_answer(execution.log, machine, contract, self._clock, stream=0, validate=validate)
+        past = execution.past.streams.get(0)
+        reading = read_answer(
+            execution.log,
+            machine,
+            contract,
+            self._clock,
+            stream=0,
+            validate=validate,
+            told=past is not None and past.ended,
+        )
         if reading.ok or self._repairer is None:
             self._judge(execution, reading)
         self.reading = reading
@@ -91,7 +100,8 @@ class Validation:
         failure = reading.failure
         kind = None if failure is None else failure.kind
         wrong = [] if failure is None else faults_of(reading)
-        execution.log.event(ResultValidated(reading.ok, kind or "schema", wrong))
+        if not execution.past.told[ResultValidated.type]:
+            execution.log.event(ResultValidated(reading.ok, kind or "schema", wrong))
         repaired = [REPAIRED] if self.reading not in (None, reading) else []
         corrections = [*repaired, *reading.corrections] if reading.parsed else []
         told = {"ok": reading.ok, "kind": kind, "errors": wrong, "corrections": corrections}

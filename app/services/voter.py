@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.core.consensus.analysis import Output
+from app.core.errors import UnknownModel
 from app.core.events.consensus import ConsensusOutputCollected, ConsensusStreamEnd, ConsensusStreamStart
 from app.core.json_text import storable
 from app.core.lifecycle.budget import Budget
-from app.core.lifecycle.effects import Open
-from app.core.lifecycle.inputs import Begin
+from app.core.lifecycle.effects import Finish, Open
+from app.core.lifecycle.inputs import Begin, TakeOver
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
+from app.core.lifecycle.replay import Replay
 from app.core.operate.asking import Asking
 from app.core.operate.read_output import EMPTY_OUTPUT, Reading
 from app.core.prompt import Prompt
@@ -116,9 +118,31 @@ class Voter:
 
     async def ask(self, execution: Execution) -> None:
         """From CONSENSUS_STREAM_START to CONSENSUS_OUTPUT_COLLECTED; a model's failure is a value."""
-        log, machine, began = execution.log, self.machine, self._clock.mono_ms()
-        own = self._candidates[0].endpoint.name
-        log.event(ConsensusStreamStart(self.index, own, self.weight))
+        log, own = execution.log, self._candidates[0].endpoint.name
+        past = execution.past.streams.get(self.index)
+        began = self._clock.mono_ms() if past is None else past.began_ms
+        if not execution.past.told_of(self.index, ConsensusStreamStart.type):
+            log.event(ConsensusStreamStart(self.index, own, self.weight))
+        finish = await self._stream(execution, past)
+        if finish.error is not None:
+            self.error, self.aborted = finish.error.wire(), finish.aborted
+        if execution.past.told_of(self.index, ConsensusStreamEnd.type):
+            return
+        took_ms = round(self._clock.mono_ms() - began)
+        log.event(ConsensusStreamEnd(self.index, self.error is None, took_ms, self.error))
+        if self.error is None:
+            log.event(ConsensusOutputCollected(self.index, len(self.machine.text)))
+
+    async def _stream(self, execution: Execution, past: Replay | None) -> Finish:
+        """Its session, or the rest of one that another process has begun."""
+        machine = self.machine
+        if past is not None and past.fallback_index >= len(self._candidates):
+            raise UnknownModel("A voter had gone on to a fallback that its options do not name any more.")
+        if past is not None and past.ended:
+            finish = machine.recall(past)
+            if finish.error is None:
+                self._answered(execution, told=True)
+            return finish
         endpoints = [candidate.endpoint for candidate in self._candidates]
         account = Account(execution, self.index, "voter", endpoints, self._clock)
         driver = StreamDriver(
@@ -131,13 +155,8 @@ class Voter:
             self._decide,
             account,
         )
-        finish = await driver.run(machine.feed(Begin(), began))
-        if finish.error is not None:
-            self.error, self.aborted = finish.error.wire(), finish.aborted
-        took_ms = round(self._clock.mono_ms() - began)
-        log.event(ConsensusStreamEnd(self.index, self.error is None, took_ms, self.error))
-        if self.error is None:
-            log.event(ConsensusOutputCollected(self.index, len(machine.text)))
+        first = Begin() if past is None else TakeOver(past, execution.past.recovery)
+        return await driver.run(machine.feed(first, self._clock.mono_ms()))
 
     def _open(self, opening: Open, account: Account) -> tuple[str, ModelStream]:
         candidate = self._candidates[opening.fallback_index]
@@ -155,11 +174,13 @@ class Voter:
         middle = MIDDLES[candidate.asking.middle]
         return candidate.provider.adapter_id, middle.open(candidate.provider, asked)
 
-    def _answered(self, execution: Execution) -> None:
+    def _answered(self, execution: Execution, *, told: bool = False) -> None:
         """Read the answer as soon as it is there: its events are committed together with COMPLETE."""
         machine, contract = self.machine, self._candidate.asking.contract
         if contract is not None:
-            self._reading = read_answer(execution.log, machine, contract, self._clock, stream=self.index)
+            self._reading = read_answer(
+                execution.log, machine, contract, self._clock, stream=self.index, told=told
+            )
             if self._reading.failure is not None:
                 failure = self._reading.failure
                 self.error = _unusable(failure.code, failure.message, faults_of(self._reading))

@@ -145,6 +145,11 @@ ID = "00000000-0000-7000-8000-000000000000"
         ("GET", "/v1/projects/HOME/keys", None, {"admin", "operator"}),
         ("POST", "/v1/projects/HOME/keys", {"name": "x"}, {"admin", "operator"}),
         ("DELETE", f"/v1/projects/HOME/keys/{ID}", None, {"admin", "operator"}),
+        ("GET", "/v1/limits", None, set(SCOPES)),
+        ("GET", "/v1/projects/HOME/limits", None, set(SCOPES)),
+        ("PUT", "/v1/projects/HOME/limits", {}, {"admin", "operator"}),
+        ("GET", f"/v1/projects/HOME/keys/{ID}/limits", None, {"admin", "operator"}),
+        ("PUT", f"/v1/projects/HOME/keys/{ID}/limits", {}, {"admin", "operator"}),
         ("GET", "/v1/webhook-endpoints", None, {"admin"}),
         ("POST", "/v1/webhook-endpoints", {"url": "https://hooks.example"}, {"admin"}),
         ("GET", f"/v1/webhook-endpoints/{ID}", None, {"admin"}),
@@ -181,6 +186,10 @@ async def test_an_admin_governs_the_keys_of_the_own_project_alone(api: Api) -> N
             ("GET", f"{foreign}/keys", None),
             ("POST", f"{foreign}/keys", {"name": "x"}),
             ("DELETE", f"{foreign}/keys/{ID}", None),
+            ("GET", f"{foreign}/limits", None),
+            ("PUT", f"{foreign}/limits", {}),
+            ("GET", f"{foreign}/keys/{ID}/limits", None),
+            ("PUT", f"{foreign}/keys/{ID}/limits", {}),
         ]:
             answer = await client.request(method, path, json=body)
             assert (answer.status_code, answer.json()["code"]) == (404, "not_found"), (method, path)

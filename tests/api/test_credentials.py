@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.adapters.sealing import AesGcmVault
 from app.core.access import Scope
 from app.core.errors import CredentialUnreadable, UnknownCredential
 from app.services.credentials import REMEMBERED_MS
 from tests.support.api import Api, serving
+from tests.support.polling import until_true
 
 pytestmark = pytest.mark.anyio
 
@@ -192,6 +195,52 @@ async def test_what_is_used_is_not_removed(api: Api) -> None:
     for path in ("/v1/models/by-header", "/v1/models/by-key", "/v1/tools/t"):
         assert (await api.client.delete(path)).status_code == 204
     assert (await api.client.delete("/v1/credentials/openai")).status_code == 204
+
+
+REGISTERED: dict[str, dict[str, Any]] = {
+    "/v1/models/m": MODEL,
+    "/v1/models/n": {
+        "provider": "openai",
+        "model": "m",
+        "options": {"headers": {"X": "credential:openai"}},
+    },
+    "/v1/tools/t": TOOL,
+    "/v1/mcp-servers/s": {"url": "https://mcp.example", "headers": {"X": "credential:openai"}},
+}
+WAITING = (
+    "SELECT count(*) AS n FROM pg_stat_activity "
+    "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
+
+
+@pytest.mark.parametrize("path", REGISTERED)
+async def test_what_is_removed_while_it_is_being_named_is_not_named(api: Api, path: str) -> None:
+    await stored(api)
+    async with api.database.writing() as connection:
+        await connection.execute(text("DELETE FROM credentials WHERE name = 'openai'"))
+        naming = asyncio.create_task(api.client.put(path, json=REGISTERED[path]))
+        await until_true(lambda: waiting(api, 1))
+    answer = await naming
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_credential")
+    assert (await api.client.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize("path", REGISTERED)
+async def test_what_is_being_named_is_not_removed(api: Api, path: str) -> None:
+    await stored(api)
+    async with api.database.writing() as connection:
+        # The last thing that is written of a registration, which waits for it.
+        await connection.execute(text("LOCK TABLE audit_log IN EXCLUSIVE MODE"))
+        naming = asyncio.create_task(api.client.put(path, json=REGISTERED[path]))
+        await until_true(lambda: waiting(api, 1))
+        removing = asyncio.create_task(api.client.delete("/v1/credentials/openai"))
+        await until_true(lambda: waiting(api, 2))
+    assert (await naming).status_code == 201
+    assert ((await removing).status_code, (await removing).json()["code"]) == (409, "conflict")
+
+
+async def waiting(api: Api, count: int) -> bool:
+    return bool((await api.rows(WAITING))[0]["n"] >= count)
 
 
 async def test_without_a_sealing_key_nothing_secret_is_stored(empty_database_url: str) -> None:

@@ -72,17 +72,51 @@ async def test_content_keeps_its_digits(api: Api) -> None:
     )
 
 
+async def paging(api: Api, branch_id: str, **query: Any) -> dict[str, Any]:
+    answer = await api.client.get(f"/v1/branches/{branch_id}/messages", params=query)
+    assert answer.status_code == 200, answer.text
+    page: dict[str, Any] = answer.json()
+    return page
+
+
 async def test_the_conversation_is_paged_by_position(api: Api) -> None:
     branch = (await api.branch())["id"]
     await append(api, branch, *[QUESTION] * 5)
-    assert [m["position"] for m in await said(api, branch, limit=2)] == [0, 1]
-    assert [m["position"] for m in await said(api, branch, limit=2, after=1)] == [2, 3]
-    assert [m["position"] for m in await said(api, branch, limit=2, after=3, order="desc")] == [2, 1]
-    answer = await api.client.get(f"/v1/branches/{branch}/messages?limit=3")
-    assert (answer.json()["has_more"], answer.json()["next"]) == (True, "2")
-    for cursor in ("x", "1.0", " 1", "99999999999", "1e3"):
-        answer = await api.client.get(f"/v1/branches/{branch}/messages", params={"after": cursor})
-        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_cursor")
+    first = await paging(api, branch, limit=2)
+    assert [m["position"] for m in first["data"]] == [0, 1]
+    second = await paging(api, branch, limit=2, after=first["next"])
+    assert [m["position"] for m in second["data"]] == [2, 3]
+    back = await paging(api, branch, limit=2, after=second["next"], order="desc")
+    assert [m["position"] for m in back["data"]] == [2, 1]
+
+
+async def test_whoever_pages_has_each_message_once_whatever_is_said_meanwhile(api: Api) -> None:
+    branch = (await api.branch(system="Be brief."))["id"]
+    await append(api, branch, *[QUESTION] * 499)
+    seen: list[int] = []
+    after: str | None = None
+    while len(seen) < 500:
+        page = await paging(api, branch, limit=70, **({"after": after} if after else {}))
+        seen += [m["position"] for m in page["data"]]
+        after = page["next"]
+        await append(api, branch, ANSWER)
+    assert seen[:500] == list(range(500))
+    for limit, status in ((0, 422), (-1, 422), (1_000_000, 200)):
+        answer = await api.client.get(f"/v1/branches/{branch}/messages", params={"limit": limit})
+        assert answer.status_code == status
+
+
+async def test_a_cursor_is_good_for_its_branch_alone_and_only_as_it_was_given(api: Api) -> None:
+    branch, other = (await api.branch())["id"], (await api.branch())["id"]
+    for one in (branch, other):
+        await append(api, one, *[QUESTION] * 5)
+    cursor = (await paging(api, branch, limit=3))["next"]
+    assert [m["position"] for m in await said(api, branch, after=cursor)] == [3, 4]
+    tampered = [cursor[:at] + chr(ord(cursor[at]) ^ 1) + cursor[at + 1 :] for at in range(len(cursor))]
+    plain = ["x", "2", "1.0", " 1", "99999999999", "1e3", "-", "", cursor + "0", " " + cursor]
+    for foreign, bad in [(other, cursor), *((branch, one) for one in (*tampered, *plain))]:
+        answer = await api.client.get(f"/v1/branches/{foreign}/messages", params={"after": bad})
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_cursor"), bad
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from app.adapters.db.engine import database_url
 from app.adapters.db.resealing import BATCH, Found, inspect, reseal
+from app.adapters.db.session import Database
 from app.adapters.sealing import AesGcmVault
 from app.core.sealing import stored_under
 from app.sealing_wiring import keep_sealed
@@ -143,3 +146,20 @@ async def test_some_time_after_a_start_what_was_stored_as_it_is_gets_sealed(api:
     await keep_sealed(api.database, BOTH, plain_after_s=0)
     assert await inspect(api.database, OLD) == Found(fine=5, unreadable=1)
     assert await inspect(api.database, BOTH) == Found(fine=1, stale=5)
+
+
+async def test_a_database_that_is_away_is_waited_for(api: Api, empty_database_url: str) -> None:
+    await furnished(api)
+    await api.rows("UPDATE webhook_endpoints SET secret = :secret", secret=WHSEC)
+    engine = create_async_engine(
+        database_url(empty_database_url), pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
+    try:
+        async with engine.connect():  # the only connection there is
+            keeping = asyncio.create_task(keep_sealed(Database(engine), OLD, plain_after_s=0, away_s=0.01))
+            done, _ = await asyncio.wait({keeping}, timeout=0.3)
+            assert not done
+        await keeping
+    finally:
+        await engine.dispose()
+    assert await inspect(api.database, OLD) == Found(fine=6)

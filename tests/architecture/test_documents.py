@@ -239,6 +239,11 @@ async def test_the_commands_of_the_credentials_guide(served: Service, tmp_path: 
 
 
 @pytest.mark.anyio
+async def test_the_commands_of_the_histories_guide(served: Service, tmp_path: Path) -> None:
+    await follow(served, *client_blocks(DOCS / "how-to" / "keep-and-move-histories.md"), cwd=tmp_path)
+
+
+@pytest.mark.anyio
 async def test_the_commands_of_the_consensus_guide(served: Service, tmp_path: Path) -> None:
     await follow(served, *client_blocks(DOCS / "how-to" / "ask-several-models.md"), cwd=tmp_path)
 

@@ -359,3 +359,19 @@ async def test_a_private_address_is_reached_for_the_operator_alone(name: str) ->
         assert server.connections == 0
         operators = replace(clients, endpoint=replace(clients.endpoint, trusted=True))
         assert (await ask(provider, operators)).text == "hello"
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_an_answer_that_does_not_end_is_read_as_far_as_it_may_be_long(name: str) -> None:
+    async with ModelServer() as server, model_client() as client:
+        steps: Steps = [*[{"text": "x" * 100}] * 500, {"wait_ms": LONG_MS}]
+        server.scripts["m"] = [replace(WIRES[name](steps), write_size=1_000)]
+        provider: Provider = discover(app.adapters.providers, "PROVIDER")[name](client)
+        what = opening(name, base_url=server.base_url, options={"max_answer_bytes": 10_000})
+        provider.check(what.endpoint)
+        answer = await ask(provider, what)
+        await until(lambda: server.left_early)
+    assert answer.fault is not None
+    assert (answer.fault.kind, answer.fault.type) == (FaultKind.MALFORMED, "too_large")
+    assert "10000 bytes" in answer.fault.message
+    assert 0 < len(answer.text) < 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -47,7 +48,7 @@ STEPS = st.one_of(
     st.builds(partial, st.just(say), st.sampled_from("xyz"), STREAMS),
     st.builds(partial, st.just(save), PART, STREAMS),
     st.builds(partial, st.just(cut), PART, STREAMS),
-    st.sampled_from([Writer.fall_back, Writer.complete]),
+    st.sampled_from([Writer.fall_back, Writer.complete, Writer.take_over]),
     st.builds(partial, st.just(commit), st.just(0)),
 )
 
@@ -83,6 +84,13 @@ def test_a_reference_reads_as_the_text_that_stood_there(writer: Writer) -> None:
         assert holder[name] == text
         assert (f"{name}Ref" in holder) == (text is None)
         assert callback["args"][0] == (holder if "state" in meta else text)
+
+
+@given(logs())
+def test_numbers_and_times_go_on_whoever_writes(writer: Writer) -> None:
+    read = [orjson.loads(text) for _, _, text in reader().events(writer.entries)]
+    assert [event["seq"] for event in read] == list(range(1, len(read) + 1))
+    assert all(before["ts"] <= event["ts"] for before, event in pairwise(read))
 
 
 @given(logs())

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
+from uuid import UUID
 
 import pytest
 
-from app.ports.storage import Flush, FlushResult, RunRecord, RunStore
+from app.core.errors import Unavailable
+from app.core.record import EventEntry
+from app.ports.storage import Claimed, Flush, FlushResult, RunRecord, RunStore
+from app.services.background import background
 from app.services.execution import Execution
 from app.services.executor import Executor
 from app.services.feed import Feeds
@@ -46,10 +50,13 @@ async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_afte
         resumed.append(execution.run.epoch)
         execution.finish("completed", result="null")
 
+    async def recovered(cause: str, execution: Execution) -> None:
+        raise AssertionError("nothing is lost here")
+
     async def nothing(execution: Execution) -> None:
         return None
 
-    executor = Executor(store, recorder, again, nothing, clock)
+    executor = Executor(store, recorder, again, recovered, nothing, clock)
     work = asyncio.create_task(recorder.work())
     run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC), epoch=1)
     held = executor.draft(run)
@@ -62,3 +69,43 @@ async def test_a_run_that_is_taken_up_before_its_task_has_ended_is_executed_afte
     assert resumed == [2]
     work.cancel()
     await asyncio.wait([work])
+
+
+class Away:
+    """A store whose database is away when it is first asked for runs; notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+
+    async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
+        """See the port."""
+        return []
+
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
+        """See the port."""
+        self.asked.append(lost)
+        if len(self.asked) == 1:
+            raise Unavailable("The database is away.")
+        return Claimed()
+
+
+async def test_after_an_outage_nobody_counts_as_lost_until_he_could_say_that_he_lives() -> None:
+    clock, away = FakeClock(), Away()
+    store = cast(RunStore, away)
+    recorder = Recorder(store, Feeds(), clock, lambda started: None)
+
+    async def nothing(execution: Execution) -> None:
+        return None
+
+    async def recovered(cause: str, execution: Execution) -> None:
+        return None
+
+    executor = Executor(store, recorder, nothing, recovered, nothing, clock, beat_s=0.01, grace_s=15)
+    async with background(executor.work()):
+        await until(lambda: len(away.asked) >= 3)
+        clock.now_ms += 14_999
+        seen = len(away.asked)
+        await until(lambda: len(away.asked) >= seen + 2)
+        assert away.asked == [True, *[False] * (len(away.asked) - 1)]
+        clock.now_ms += 1
+        await until(lambda: away.asked[-1])

@@ -61,7 +61,7 @@ async def perform(execution: Execution) -> None:
 
 
 async def planned(run: RunRecord) -> Plan:
-    return Plan(perform, asked=asked)
+    return Plan(perform, lambda execution, _: perform(execution), asked=asked)
 
 
 def execution() -> Execution:

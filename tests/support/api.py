@@ -22,13 +22,15 @@ from app.adapters.db.approvals import PostgresApprovals
 from app.adapters.db.branches import PostgresBranches
 from app.adapters.db.client_calls import PostgresClientCalls
 from app.adapters.db.credentials import PostgresCredentials
-from app.adapters.db.engine import make_engine
+from app.adapters.db.engine import driver_arguments, make_engine
 from app.adapters.db.keys import PostgresKeys
 from app.adapters.db.mcp_servers import PostgresMcpServers
 from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
+from app.adapters.db.quotas import PostgresQuotas
 from app.adapters.db.session import Database
+from app.adapters.db.shares import PostgresShares
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.webhooks import PostgresWebhooks
 from app.adapters.mcp.peers import Peers
@@ -50,6 +52,7 @@ from app.services.client_calls import ClientCalls
 from app.services.credentials import Credentials
 from app.services.decisions import Choices
 from app.services.keys import Gatekeeper, Keys
+from app.services.limits import Limits, Meter
 from app.services.mcp_servers import McpServers
 from app.services.models import Models, OperatorModels
 from app.services.named_secrets import NamedSecrets
@@ -186,6 +189,7 @@ async def serving(
         most_ms=tool_ms,
         mcp=mcp_servers,
     )
+    shares = PostgresShares(driver_arguments(database_url))
     services = Services(
         ids=ids,
         gatekeeper=Gatekeeper(
@@ -204,6 +208,7 @@ async def serving(
         approvals=Approvals(PostgresApprovals(database, ids), tools, clock),
         client_calls=ClientCalls(PostgresClientCalls(database), clock, ids),
         credentials=credentials,
+        limits=Limits(PostgresQuotas(database, ids), Meter(shares, clock), keys.forget),
         choices=Choices(Cel(), {}, addresses or AddressRule(), exposed),
         edge=edge,
         readiness=readiness or {},
@@ -213,6 +218,7 @@ async def serving(
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
         yield Api(app, client, services, database, clock, home)
+    await shares.close()
     await peers.aclose()
     await engine.dispose()
 
@@ -220,7 +226,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 11)
+    services = Services(Uuid7Ids(), *(unused,) * 12)
     return build_app(services).openapi()
 
 

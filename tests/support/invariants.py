@@ -41,9 +41,12 @@ def canonical() -> Mapping[str, Any]:
     return found
 
 
+_schemas = cache(event_schemas)
+
+
 @cache
 def _meta_validator(kind: str) -> Any:
-    schema = event_schemas()[event_types()[kind].__name__ + "Event"]["properties"]["meta"]
+    schema = _schemas()[event_types()[kind].__name__ + "Event"]["properties"]["meta"]
     return jsonschema_rs.validator_for(schema)
 
 

@@ -12,12 +12,13 @@ from app.core.events.base import Callback, TextRef
 from app.core.events.continuation import CheckpointSaved
 from app.core.events.fallback import FallbackStart
 from app.core.events.session import AttemptStart, Complete
+from app.core.past import Past
 from app.core.record import Entry, Reader, TokenBlock
 from app.core.texts import MAX_SHOWN
 from app.ports.storage import RunRecord
 from app.services.feed import Feed
 from app.services.recorder import RunLog
-from tests.support.ambient import CountingIds, FakeClock
+from tests.support.ambient import NOW_MS, CountingIds, FakeClock
 
 RUN, BRANCH = CountingIds().new(), UUID(int=2)
 
@@ -75,6 +76,16 @@ class Writer:
         state = {"content": TextRef(length), "tokenCount": 1, "checkpoint": ""}
         event = Complete(1, length, state).then(Callback("on_complete", (state,)))
         self._refer(event, length, stream)
+
+    def take_over(self) -> None:
+        """Another process goes on with the log, whose clock is a second behind."""
+        past = Past()
+        past.take(self.entries)
+        run = run_record()
+        run.last_seq = past.last_seq
+        clock = FakeClock(NOW_MS - 1_000)
+        self.log = RunLog(run, Feed(past.last_seq), clock, lambda log, urgent: None)
+        self.log.follow(past)
 
     def _refer(self, event: CheckpointSaved | Complete, length: int, stream: int) -> None:
         self.log.event(event, stream, self.attempts.get(stream, 1), 0)

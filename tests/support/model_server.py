@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -75,8 +75,15 @@ class Request:
 class ModelServer:
     """See the module's words."""
 
-    def __init__(self, scripts: Mapping[str, Sequence[Attempt]] | None = None) -> None:
+    def __init__(
+        self,
+        scripts: Mapping[str, Sequence[Attempt]] | None = None,
+        *,
+        choose: Callable[[Request], Attempt] | None = None,
+    ) -> None:
+        """`choose` takes the place of scripts: it answers by what is asked."""
         self.scripts: dict[str, Sequence[Attempt]] = dict(scripts or {})
+        self._choose = choose or self._scripted
         self.requests: list[Request] = []
         self.connections = 0
         """How many connections were accepted."""
@@ -130,11 +137,15 @@ class ModelServer:
     async def _serve(self, wire: _Wire, writer: asyncio.StreamWriter) -> None:
         while (request := await wire.request()) is not None:
             self.requests.append(request)
-            script = self.scripts.get(request.model) or [Attempt(status=404, content_type=None, chunks=[])]
-            attempt = script[min(self._asked[request.model], len(script) - 1)]
-            self._asked[request.model] += 1
+            attempt = self._choose(request)
             if not await self._answer(attempt, wire, writer) or attempt.then != "keep":
                 return
+
+    def _scripted(self, request: Request) -> Attempt:
+        script = self.scripts.get(request.model) or [Attempt(status=404, content_type=None, chunks=[])]
+        attempt = script[min(self._asked[request.model], len(script) - 1)]
+        self._asked[request.model] += 1
+        return attempt
 
     async def _answer(self, attempt: Attempt, wire: _Wire, writer: asyncio.StreamWriter) -> bool:
         """Whether the client stayed for all of it."""

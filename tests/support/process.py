@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,26 +50,41 @@ class Process:
         return seen
 
 
-@asynccontextmanager
-async def serving(database_url: str, data_dir: Path, **environment: str) -> AsyncIterator[Process]:
+def serving(database_url: str, data_dir: Path, /, **environment: str) -> AbstractAsyncContextManager[Process]:
     """A process that serves on a free port, for the block."""
+    return _serving(ROOT, Path(os.devnull), database_url, data_dir, environment)
+
+
+def serving_from(
+    code: Path, database_url: str, data_dir: Path, /, **environment: str
+) -> AbstractAsyncContextManager[Process]:
+    """The same of another tree than this one."""
+    return _serving(code, Path(os.devnull), database_url, data_dir, environment)
+
+
+def serving_logged(
+    log: Path, database_url: str, data_dir: Path, /, **environment: str
+) -> AbstractAsyncContextManager[Process]:
+    """The same, with what it logs added to a file."""
+    return _serving(ROOT, log, database_url, data_dir, environment)
+
+
+@asynccontextmanager
+async def _serving(
+    code: Path, log: Path, database_url: str, data_dir: Path, environment: Mapping[str, str]
+) -> AsyncIterator[Process]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "app.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DATABASE_URL": database_url,
-            "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
-            "BRANCHLINE_LEASE_MS": "1000",
-            **environment,
-        },
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    where = ("--port", str(port), "--data-dir", str(data_dir))
+    settings = {
+        "PYTHONPATH": str(code),
+        "DATABASE_URL": database_url,
+        "BRANCHLINE_TOOL_MODULES": "tests.support.tools",
+        "BRANCHLINE_LEASE_MS": "1000",
+        **environment,
+    }
+    process = await _started(code, log, where, settings)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
         try:
             await _ready(process, client)
@@ -80,6 +95,23 @@ async def serving(database_url: str, data_dir: Path, **environment: str) -> Asyn
                 await process.wait()
 
 
+async def _started(
+    code: Path, log: Path, where: Sequence[str], settings: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    told = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "app.cli", "serve", *where),
+            cwd=code,
+            env={**os.environ, **settings},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=told,
+        )
+    finally:
+        os.close(told)
+
+
 async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
     for _ in range(3_000):
         assert process.returncode is None, "the service did not start"
@@ -87,5 +119,6 @@ async def _ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient)
             if (await client.get("/readyz")).status_code == 200:
                 return
         except httpx.TransportError:
-            await asyncio.sleep(0.02)
+            pass
+        await asyncio.sleep(0.02)
     raise AssertionError("the service did not become ready")

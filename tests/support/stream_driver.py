@@ -163,9 +163,9 @@ class StreamDriver:
         self._pauses: Counter[int] = Counter()
         """By model."""
 
-    def run(self) -> Trace:
-        """Drive the session from `Begin` to `Finish`."""
-        self.feed(Begin())
+    def run(self, first: Input | None = None) -> Trace:
+        """Drive the session from `Begin`, or what comes in its place, to `Finish`."""
+        self.feed(first or Begin())
         while self.trace.finish is None:
             if self._abort_after_tokens is not None and self._tokens() >= self._abort_after_tokens:
                 self._abort_after_tokens = None

@@ -256,7 +256,7 @@ async def test_a_voter_that_only_asks_for_tools_has_no_output(service: Service) 
         ({**ASKS, "votes": 1}, ["/votes"]),
         ({**ASKS, "threshold": 1.1}, ["/threshold"]),
         ({**ASKS, "strategy": "plurality"}, ["/strategy"]),
-        ({**ASKS, "if_busy": "rollback"}, ["/if_busy"]),
+        ({**ASKS, "if_busy": "wait"}, ["/if_busy"]),
         ({**ASKS, "branch_id": "b"}, ["/branch_id"]),
         ({"instruction": "x", "voters": ["m", "nobody"]}, ["/voters/1"]),
         ({"instruction": "x", "voters": ["m", {"model": "nobody"}]}, ["/voters/1/model"]),

@@ -33,6 +33,7 @@ OWNED = [
 ]
 
 BODIES: dict[str, Any] = {
+    "fork_run": {"at_seq": 1},
     "append_messages": {"messages": [{"kind": "system", "content": {"text": "mine now"}}]},
     "operate": {"instruction": "go"},
     "act": {"requests": []},
@@ -46,12 +47,14 @@ BODIES: dict[str, Any] = {
     "bring_function_call_result": {"output": "mine now"},
     "change_branch": {"name": "mine now"},
     "change_project": {"name": "mine now"},
+    "put_project_limits": {"concurrent_runs": 0},
+    "put_key_limits": {"concurrent_runs": 0},
 }
 
 TABLES = (
     *("projects", "api_keys", "models", "tools", "mcp_servers", "branches", "runs", "messages"),
     *("function_calls", "webhook_endpoints", "webhook_deliveries", "approvals", "client_calls"),
-    *("credentials", "attempts"),
+    *("credentials", "attempts", "quotas"),
 )
 
 BOOKKEEPING = ["next_at", "epoch", "lease_until", "news", "delivered_seq"]
@@ -117,6 +120,8 @@ async def neighbours(postgres: PostgresServer) -> AsyncIterator[Neighbours]:
         await clients.next_of(asked["id"], 0)
         projects = await service.get("/v1/projects")
         home = projects["data"][0]["id"]
+        limits = {"requests_per_minute": 1_000_000}
+        assert (await service.http.put(f"/v1/projects/{home}/limits", json=limits)).status_code == 200
         keys = f"/v1/projects/{home}/keys"
         owned = {
             "branch_id": branch,

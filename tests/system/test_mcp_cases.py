@@ -20,14 +20,15 @@ from tests.support.service import Service, running
 pytestmark = pytest.mark.anyio
 
 CASES = {**cases.load("6-http-tools-mcp"), **cases.load("5-tool-arguments")}
+SCHEMAS = cases.load("4-json-schema")
 TAKEN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @asynccontextmanager
-async def registered(service: Service, peer: RawPeer) -> AsyncIterator[RawPeer]:
+async def registered(service: Service, peer: RawPeer, **more: Any) -> AsyncIterator[RawPeer]:
     """The peer as the MCP server `peer` of the project, for the block."""
     async with peer:
-        answer = await service.http.put("/v1/mcp-servers/peer", json={"url": peer.url})
+        answer = await service.http.put("/v1/mcp-servers/peer", json={"url": peer.url, **more})
         assert answer.status_code < 300, answer.text
         yield peer
 
@@ -74,6 +75,18 @@ async def test_h13_a_restart_costs_one_greeting(service: Service) -> None:
         run = await service.act(branch, *[request("a", n=n) for n in range(5)])
         assert [result["output"] for result in run["result"]] == ["a"] * 5
         assert peer.count("initialize") == greeted + 1
+
+
+async def test_h13_what_may_have_been_carried_out_is_not_asked_for_again(service: Service) -> None:
+    async def hangs_up(asked: Asked) -> Any:
+        await peer.stop()
+
+    async with registered(service, RawPeer([tool("a")])) as peer:
+        await offered(service)
+        peer.answers["tools/call"] = hangs_up
+        run = await service.act(await service.branch(), request("a"))
+        assert run["result"][0]["error"].startswith("OUTCOME_UNKNOWN")
+        assert peer.count("tools/call") == 1
 
 
 async def test_h14_a_changed_list_is_followed(service: Service) -> None:
@@ -138,6 +151,41 @@ async def test_h16_a_cursor_that_does_not_advance_ends_the_list(service: Service
     async with registered(service, RawPeer(answers={"tools/list": paged(pages)})) as peer:
         assert list(await offered(service)) == ["a", "b"]
         assert peer.count("tools/list") == 2
+
+
+async def test_h16_a_list_without_an_end_is_none(service: Service) -> None:
+    async def endless(asked: Asked) -> Any:
+        n = int(asked.params.get("cursor", "0"))
+        return {"tools": [tool(f"t{n}")], "nextCursor": str(n + 1)}
+
+    async with registered(service, RawPeer(answers={"tools/list": endless})) as peer:
+        assert await offered(service) == {}
+        standing = await service.get("/v1/mcp-servers/peer")
+        assert (standing["state"], "more than 50 pages" in standing["reason"]) == ("refused", True)
+        assert peer.count("tools/list") == 50
+
+
+async def test_h16_a_list_that_does_not_come_holds_nobody_up(service: Service) -> None:
+    async def silent(asked: Asked) -> Any:
+        await asyncio.Event().wait()
+
+    peer = RawPeer([tool("a")], answers={"tools/list": silent})
+    async with registered(service, peer, timeout_ms={"request": 100}):
+        branch = await service.branch()
+        assert (await service.act(branch, {"function": "add", "arguments": {"a": 1, "b": 2}}))["result"]
+        assert (await service.get("/v1/mcp-servers/peer"))["state"] == "unavailable"
+
+
+async def test_s11_a_list_with_a_schema_of_an_older_draft_is_read_as_what_it_meant(service: Service) -> None:
+    listed = [tool("old", inputSchema=SCHEMAS["S11"]["input"]["schema"]), tool("new")]
+    async with registered(service, RawPeer(listed)):
+        tools = await offered(service)
+        assert list(tools) == ["old", "new"]
+        assert tools["old"]["parameters"]["properties"]["ttl"] == {"type": "integer", "exclusiveMinimum": 0}
+        run = await service.act(await service.branch(), request("old", ttl=0), request("old", ttl=1))
+        refused, taken = run["result"]
+        assert "/ttl" in refused["error"]
+        assert taken["output"] == "old"
 
 
 async def test_h18_results_of_every_form_are_told_apart(service: Service) -> None:

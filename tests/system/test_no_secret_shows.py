@@ -161,9 +161,11 @@ class World:
         document = await self.ask("GET", "/openapi.json")
         call = (await self.ask("GET", "/v1/function-calls"))["data"][0]
         project = (await self.ask("GET", "/v1/projects"))["data"][0]
+        key = await self.ask("POST", f"/v1/projects/{project['id']}/keys", {"name": "k", "scopes": ["read"]})
         messages = await self.service.messages(self.ids["branch_id"][0])
         known = {**self.ids, "project_id": [project["id"]], "message_id": [messages[0]["id"]]}
         known |= {"call_id": [call["id"]], "function_call_id": [call["id"]], "code": ["not_found"]}
+        known["key_id"] = [key["id"]]
         for path, item in document["paths"].items():
             if "get" not in item:
                 continue

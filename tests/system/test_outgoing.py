@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -191,6 +191,32 @@ async def test_h03_a_name_that_means_something_else_by_now_leads_nowhere_else(da
         # The second connection is asked about anew, all of its addresses.
         assert (await error_of(service, "rebound")).startswith("BLOCKED_ADDRESS: ")
         assert (len(asked), server.connections) == (2, 1)
+
+
+async def test_h03_every_answer_is_checked(database_url: str) -> None:
+    inner, allowed = "127.0.0.2", "127.0.0.1"
+    reached: list[bool] = []
+
+    async def mixed(host: str, port: int) -> list[str]:
+        return [inner] if host == "inner.test" else [inner, allowed]
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(True)
+        writer.close()
+
+    async with (
+        ModelServer({"": [Attempt([b"1"])]}) as server,
+        AsyncExitStack() as stack,
+        strict(database_url, allowed_hosts=(f"{allowed}/32",), resolve=mixed) as service,
+    ):
+        with suppress(OSError):  # not on every system is it an address of this machine
+            await stack.enter_async_context(await asyncio.start_server(listens, inner, server.port))
+        await register(service, "mixed", f"http://mixed.test:{server.port}/")
+        await register(service, "inner", f"http://inner.test:{server.port}/")
+        run = await service.act(await service.branch(), call("mixed"))
+        assert (run["result"][0]["output"], server.connections) == (1, 1)
+        assert (await error_of(service, "inner")).startswith("BLOCKED_ADDRESS: ")
+        assert not reached
 
 
 async def test_h04_no_spelling_of_an_inner_address_is_taken_or_reached(database_url: str) -> None:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 
 ENDLESS: list[dict[str, Any]] = [{"text": "one "}, {"text": "two "}, {"wait_ms": 600_000}, {"end": "stop"}]
 
+ANSWER: list[dict[str, Any]] = [{"text": "one "}, {"text": "and two"}, {"end": "stop"}]
+
 
 async def _branch(service: Process) -> str:
     await service.http.put(
@@ -27,7 +29,7 @@ async def _branch(service: Process) -> str:
         json={
             "provider": "scripted",
             "model": "endless",
-            "options": {"streams": [{"attempts": [ENDLESS]}]},
+            "options": {"streams": [{"attempts": [ENDLESS, ANSWER]}]},
             "lifecycle": {"timeout": None},
         },
     )
@@ -36,7 +38,7 @@ async def _branch(service: Process) -> str:
     return str(answer.json()["id"])
 
 
-async def test_no_run_is_left_running_when_its_process_is_killed(database_url: str, tmp_path: Path) -> None:
+async def test_all_runs_of_a_process_that_is_killed_go_on_and_end(database_url: str, tmp_path: Path) -> None:
     async with serving(database_url, tmp_path) as first:
         talking, acting = await _branch(first), await _branch(first)
         streamed = await first.started(talking, "operate", {"instruction": "talk"})
@@ -52,12 +54,14 @@ async def test_no_run_is_left_running_when_its_process_is_killed(database_url: s
         events = await second.follow(streamed, "")
         assert events[: len(seen)] == seen
         assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-        assert events[-1]["type"] == "RUN_FAILED"
+        assert events[-1]["type"] == "RUN_COMPLETED"
         run = (await second.http.get(f"/v1/runs/{streamed}")).json()
-        assert (run["status"], run["error"]["code"]) == ("failed", "PROCESS_LOST")
-        assert (await second.follow(queued, ""))[-1]["type"] == "RUN_COMPLETED"
-        assert (await second.follow(asked, ""))[-1]["meta"]["error"]["code"] == "PROCESS_LOST"
-        assert (await second.follow(called, ""))[-1]["type"] == "RUN_FAILED"
+        assert (run["status"], run["result"]) == ("completed", "one and two")
+        after = await second.follow(queued, "")
+        assert after[-1]["type"] == "RUN_COMPLETED"
+        assert after[1]["ts"] >= events[-1]["ts"]
+        assert (await second.follow(asked, ""))[-1]["meta"]["result"]["result"] == "one and two"
+        assert (await second.follow(called, ""))[-1]["type"] == "RUN_COMPLETED"
         (call,) = (await second.http.get(f"/v1/function-calls?run_id={called}")).json()["data"]
         assert (call["status"], call["execution"]["error"]["error"]) == ("aborted", "OUTCOME_UNKNOWN")
         messages = (await second.http.get(f"/v1/branches/{acting}/messages?order=asc")).json()["data"]
@@ -68,7 +72,7 @@ async def test_no_run_is_left_running_when_its_process_is_killed(database_url: s
 async def test_a_stop_ends_streams_resumably_and_the_process_cleanly(
     database_url: str, tmp_path: Path
 ) -> None:
-    async with serving(database_url, tmp_path) as service:
+    async with serving(database_url, tmp_path, BRANCHLINE_GRACE_S="0.5") as service:
         run = await service.started(await _branch(service), "operate", {"instruction": "talk"})
         watching = asyncio.create_task(service.follow(run, ""))
         await service.follow(run, "TOKEN")
@@ -80,7 +84,9 @@ async def test_a_stop_ends_streams_resumably_and_the_process_cleanly(
     async with serving(database_url, tmp_path) as again:
         events = await again.follow(run, "")
         assert events[: len(seen)] == seen
-        assert events[-1]["type"] in ("RUN_CANCELLED", "RUN_FAILED")
+        recovered = next(event for event in events if event["type"] == "RUN_RECOVERED")
+        assert recovered["meta"] == {"epoch": 2, "cause": "shutdown"}
+        assert events[-1]["meta"]["result"] == "one and two"
 
 
 async def test_three_processes_start_at_once_on_an_empty_database(postgres: Any, tmp_path: Path) -> None:

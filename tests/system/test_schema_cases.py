@@ -210,16 +210,31 @@ async def test_s18_what_is_no_schema_starts_no_run(service: Service) -> None:
             assert answer.status_code == 422, (variant, answer.text)
             (error, *_) = answer.json()["errors"]
             assert error["pointer"] == at + (keyword or "")
-            # What is no object at all is refused before anybody asks whether it is a schema.
-            told = ("invalid_schema", "invalid_schema") if keyword else ("invalid_request", "wrong_type")
-            assert (answer.json()["code"], error["code"]) == told
+            assert (answer.json()["code"], error["code"]) == ("invalid_schema", "invalid_schema")
+
+
+async def test_s18_what_is_no_object_is_no_schema_wherever_one_stands(service: Service) -> None:
+    branch = await service.branch(chat_model=await service.scripted("any", [{"text": "{}"}, {"end": "stop"}]))
+    fields = {"instruction": "go", "field_models": [{"name": "f", "schema": "text"}]}
+    voted = {"instruction": "go", "voters": ["any", "any"], "response_format": 42}
+    for path, body, at in (
+        (f"/v1/branches/{branch}/operate", fields, "/field_models/0/schema"),
+        ("/v1/consensus", voted, "/response_format"),
+    ):
+        answer = await service.http.post(path, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_schema"), answer.text
+        (error,) = answer.json()["errors"]
+        assert (error["pointer"], error["code"]) == (at, "invalid_schema")
+    both = {"instruction": "go", "response_format": 42, "chat_model": 42}
+    answer = await service.http.post(f"/v1/branches/{branch}/operate", json=both)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
 @pytest.mark.parametrize("schema", [True, False])
 async def test_s09_a_whole_schema_of_one_word(service: Service, schema: bool) -> None:
     for answer in await offered(service, schema):
-        assert answer.status_code == 422
-        assert answer.json()["errors"]
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_schema")
+        assert "write an object" in answer.json()["errors"][0]["message"]
 
 
 def test_every_case_is_played() -> None:

@@ -225,7 +225,11 @@ async def test_prices_of_the_settings_are_for_models_that_have_none(database_url
 
 
 async def test_what_is_known_of_a_lost_attempt_counts(database_url: str, tmp_path: Path) -> None:
-    script = [[{"text": "12345678"}, USED, RESET], [{"text": "0123"}, {"text": "45"}, {"wait_ms": 600_000}]]
+    script = [
+        [{"text": "12345678"}, USED, RESET],
+        [{"text": "0123"}, {"text": "45"}, {"wait_ms": 600_000}],
+        GOOD,
+    ]
     body = {
         "provider": "scripted",
         "model": "wire",
@@ -251,15 +255,19 @@ async def test_what_is_known_of_a_lost_attempt_counts(database_url: str, tmp_pat
         await second.follow(run_id, "")
         run = (await second.http.get(f"/v1/runs/{run_id}")).json()
         attempts = (await second.http.get(f"/v1/runs/{run_id}/attempts")).json()["data"]
-        assert shown(attempts) == [(0, 0, 1, "failed", 40, 6), (0, 0, 2, "lost", 3, 2)]
+        assert shown(attempts) == [
+            (0, 0, 1, "failed", 40, 6),
+            (0, 0, 2, "lost", 3, 2),
+            (0, 0, 3, "completed", 40, 6),
+        ]
         assert (attempts[1]["model"], attempts[1]["wire_model"]) == ("endless", "wire")
-        assert [a["cost"] for a in attempts] == ["0.00012", "0.0000245"]
-        assert (run["error"]["code"], run["cost"]["amount"]) == ("PROCESS_LOST", "0.0001445")
-        assert (run["usage"]["input_tokens"], run["usage"]["estimated"]) == (43, True)
+        assert [a["cost"] for a in attempts] == ["0.00012", "0.0000245", "0.00012"]
+        assert (run["status"], run["cost"]["amount"]) == ("completed", "0.0002645")
+        assert (run["usage"]["input_tokens"], run["usage"]["estimated"]) == (83, True)
         await second.follow(voted, "")
         attempts = (await second.http.get(f"/v1/runs/{voted}/attempts")).json()["data"]
         assert sorted((a["stream"], a["purpose"], a["outcome"]) for a in attempts) == [
-            (at, "voter", outcome) for at in (0, 1) for outcome in ("failed", "lost")
+            (at, "voter", outcome) for at in (0, 1) for outcome in ("completed", "failed", "lost")
         ]
 
 

@@ -22,7 +22,7 @@ SAYING = [{"text": "hello"}, {"end": "stop"}]
 
 async def endless(service: Process) -> str:
     """Make a branch whose model begins to speak and does not end; its id."""
-    options = {"streams": [{"attempts": [[{"text": "one"}, {"wait_ms": 600_000}, {"end": "stop"}]]}]}
+    options = {"streams": [{"attempts": [[{"text": "one"}, {"wait_ms": 600_000}], SAYING]}]}
     spec = {"provider": "scripted", "model": "m", "options": options, "lifecycle": {"timeout": None}}
     await service.http.put("/v1/models/endless", json=spec)
     answer = await service.http.post("/v1/branches", json={"chat_model": "endless"})
@@ -35,7 +35,7 @@ async def test_what_a_killed_process_had_posted_comes_again_as_it_was(
     # The run goes on between the two posts: a receiver that knows the first must not miss what came since.
     async with Receiver() as receiver:
         receiver.replies["/hook"] = [Reply(after=asyncio.Event()), Reply(200)]
-        hook = {"url": receiver.url("/hook"), "event_types": ["RUN_FAILED"]}
+        hook = {"url": receiver.url("/hook"), "event_types": ["RUN_COMPLETED"]}
         async with serving(database_url, tmp_path, BRANCHLINE_WEBHOOK_TIMEOUT_S="1") as first:
             secret = (await first.http.post("/v1/webhook-endpoints", json=hook)).json()["secret"]
             run = await first.started(await endless(first), "operate", {"instruction": "go"})
@@ -43,7 +43,7 @@ async def test_what_a_killed_process_had_posted_comes_again_as_it_was(
             first.process.kill()
             await first.process.wait()
         async with serving(database_url, tmp_path, BRANCHLINE_WEBHOOK_TIMEOUT_S="1") as second:
-            await second.follow(run, "RUN_FAILED")
+            await second.follow(run, "RUN_COMPLETED")
             await until(lambda: receiver.received[-1].data["ended"], within_s=60)
         lost, again, *rest = receiver.received
         assert lost.data["callbacks"][0]["name"] == "on_start"
@@ -51,7 +51,7 @@ async def test_what_a_killed_process_had_posted_comes_again_as_it_was(
         assert rest
         for post in receiver.received:
             post.verify(secret)
-        assert rest[-1].data["events"][-1]["meta"]["error"]["code"] == "PROCESS_LOST"
+        assert rest[-1].data["events"][-1]["meta"]["status"] == "completed"
         assert len({post.id for post in receiver.received}) == len(receiver.received) - 1
 
 

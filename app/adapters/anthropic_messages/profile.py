@@ -7,9 +7,8 @@ from typing import Annotated, Any, Final
 import httpx
 from pydantic import Field
 
-from app.adapters.options import Options, checked
-from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
-from app.adapters.wire_options import HeaderName, HeaderValue, not_ours, url_below
+from app.adapters.options import checked
+from app.adapters.wire_options import AnswerLimits, HeaderName, HeaderValue, not_ours, url_below
 from app.ports.provider import ModelEndpoint
 
 DEFAULT_BASE_URL: Final = "https://api.anthropic.com/v1"
@@ -17,7 +16,7 @@ DEFAULT_BASE_URL: Final = "https://api.anthropic.com/v1"
 BodyField = Annotated[str, not_ours(frozenset({"model", "messages", "stream", "system"}))]
 
 
-class MessagesProfile(Options):
+class MessagesProfile(AnswerLimits):
     """How an endpoint differs from what the wire promises."""
 
     max_tokens: int = Field(default=4096, ge=1)
@@ -34,8 +33,6 @@ class MessagesProfile(Options):
     """Whether the endpoint takes a JSON Schema as `output_config.format`."""
     prefill: bool = False
     """Whether the endpoint goes on from a last assistant message by itself; models from 4.6 on refuse one."""
-    max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
-    """How long one event of the answer may be."""
 
 
 def profile_of(endpoint: ModelEndpoint) -> MessagesProfile:

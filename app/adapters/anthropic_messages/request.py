@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from app.adapters.anthropic_messages.profile import MessagesProfile
 from app.adapters.lenient_json import lenient_loads
+from app.adapters.model_turns import turns, written
 from app.adapters.wire_options import key_of
 from app.core import json_text
 from app.core.errors import Invalid
@@ -73,8 +73,8 @@ def body_of(opening: Opening, profile: MessagesProfile) -> bytes:
     if opening.paused is None and not _may_think(said, opening.endpoint, body.get("thinking")):
         body.pop("thinking", None)
     # Put together as bytes: what was said in earlier turns is there already.
-    turns = _turns(said, opening.endpoint)
-    return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], b",".join(turns))
+    messages = b",".join(turns(said, opening.endpoint, _rendered, _rendered_whole))
+    return b'%b,"messages":[%b]}' % (json_text.dumps(body)[:-1], messages)
 
 
 def _said(opening: Opening, profile: MessagesProfile) -> Sequence[PromptMessage]:
@@ -120,21 +120,9 @@ def _begins_with_thought(message: PromptMessage, endpoint: ModelEndpoint) -> boo
     return lenient_loads(blocks[0].json.encode()).get("type") in ("thinking", "redacted_thinking")
 
 
-def _turns(said: Sequence[PromptMessage], to: ModelEndpoint) -> Iterable[bytes]:
-    spoken = []
-    for message in said:
-        own = message.opaque_for(to.provider, to.model)
-        if blocks := message.rendered(_rendered_whole if own else _rendered):
-            spoken.append((message.role == "assistant", blocks))
-    for is_model, turn in groupby(spoken, lambda one: one[0]):
-        blocks = b",".join(blocks for _, blocks in turn)
-        yield b'{"role":"%b","content":[%b]}' % (b"assistant" if is_model else b"user", blocks)
-
-
 def _rendered(message: PromptMessage) -> bytes:
     """A message's blocks, without the brackets around them."""
-    # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
-    return memoryview(json_text.dumps(list(_blocks(message))))[1:-1].tobytes()
+    return written(_blocks(message))
 
 
 def _rendered_whole(message: PromptMessage) -> bytes:

@@ -11,9 +11,8 @@ import httpx
 from pydantic import AfterValidator, Field
 
 from app.adapters.bedrock_converse.signature import Credentials, Scope, signed
-from app.adapters.options import Options, checked
-from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
-from app.adapters.wire_options import HeaderName, HeaderValue, key_of, url_below
+from app.adapters.options import checked
+from app.adapters.wire_options import AnswerLimits, HeaderName, HeaderValue, key_of, url_below
 from app.core.errors import Invalid
 from app.ports.provider import ModelEndpoint
 
@@ -45,7 +44,7 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-class Profile(Options):
+class Profile(AnswerLimits):
     """How an endpoint is to be asked."""
 
     region: str = Field(default="us-east-1", pattern=r"^[a-z0-9-]{1,40}$")
@@ -58,8 +57,6 @@ class Profile(Options):
     """Whether the model takes `toolConfig`."""
     native_schema: bool = True
     """Whether the model takes a JSON Schema as `outputConfig.textFormat`."""
-    max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
-    """How long one event of the answer may be."""
 
 
 def profile_of(endpoint: ModelEndpoint) -> Profile:

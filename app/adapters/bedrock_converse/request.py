@@ -6,11 +6,11 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from app.adapters.bedrock_converse.profile import BESIDE, INFERENCE, Profile, unknown_options
+from app.adapters.model_turns import turns, written
 from app.core import json_text
 from app.core.errors import FieldError, Invalid
 from app.core.opaque import in_order
@@ -48,9 +48,9 @@ def body_of(opening: Opening, profile: Profile) -> bytes:
     if not _may_think(said, opening.endpoint):
         _ask_for_no_thoughts(body)
     # Put together as bytes: what was said in earlier turns is there already.
-    turns = b",".join(_turns(said, opening.endpoint))
+    messages = b",".join(turns(said, opening.endpoint, _rendered, _rendered_whole))
     rest = json_text.dumps(body)[1:]
-    return b'{"messages":[%b]%b%b' % (turns, b"," if body else b"", rest)
+    return b'{"messages":[%b]%b%b' % (messages, b"," if body else b"", rest)
 
 
 def _options(options: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
@@ -90,22 +90,9 @@ def _ask_for_no_thoughts(body: dict[str, Any]) -> None:
         body["additionalModelRequestFields"] = kept
 
 
-def _turns(said: Iterable[PromptMessage], to: ModelEndpoint) -> Iterable[bytes]:
-    """The turns alternate, so neighbours of one kind become one."""
-    spoken = []
-    for message in said:
-        own = message.opaque_for(to.provider, to.model)
-        if blocks := message.rendered(_rendered_whole if own else _rendered):
-            spoken.append((message.role == "assistant", blocks))
-    for is_model, turn in groupby(spoken, lambda one: one[0]):
-        blocks = b",".join(blocks for _, blocks in turn)
-        yield b'{"role":"%b","content":[%b]}' % (b"assistant" if is_model else b"user", blocks)
-
-
 def _rendered(message: PromptMessage) -> bytes:
     """A message's blocks, without the brackets around them."""
-    # A copy to be kept: bytes as orjson gives them hold on to the whole buffer they were written in.
-    return memoryview(json_text.dumps(list(_blocks(message))))[1:-1].tobytes()
+    return written(_blocks(message))
 
 
 def _rendered_whole(message: PromptMessage) -> bytes:

@@ -8,9 +8,8 @@ import httpx
 from pydantic import Field
 
 from app.adapters.chat_completions.servers import ServerName, server_of
-from app.adapters.options import Options, checked
-from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
-from app.adapters.wire_options import HeaderName, HeaderValue, not_ours, url_below
+from app.adapters.options import checked
+from app.adapters.wire_options import AnswerLimits, HeaderName, HeaderValue, not_ours, url_below
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import ModelEndpoint
 
@@ -20,7 +19,7 @@ _OUR_FIELDS: Final = frozenset({"model", "messages", "stream", "stream_options"}
 BodyField = Annotated[str, not_ours(_OUR_FIELDS)]
 
 
-class Profile(Options):
+class Profile(AnswerLimits):
     """How an endpoint differs from what the wire promises."""
 
     server: ServerName | None = None
@@ -55,8 +54,6 @@ class Profile(Options):
     """Whether the text may hold reasoning in `<think>` tags."""
     inline_tool_call_tags: bool = False
     """Whether the text may hold tool calls in `<tool_call>` tags."""
-    max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
-    """How long one event of the answer may be."""
 
 
 def profile_of(endpoint: ModelEndpoint) -> Profile:

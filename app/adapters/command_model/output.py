@@ -240,7 +240,7 @@ class OutputReader:
 
     def _end(self, line: Line, out: list[Chunk]) -> None:
         if reason := _str(line.get("reason")):
-            out.append(FinishReason(REASONS.get(reason), reason))
+            out.append(FinishReason(REASONS.get(reason), self._name(reason)))
         out.append(EndMark())
         self.is_answer = self.over = self.complete = True
 

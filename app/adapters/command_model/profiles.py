@@ -6,10 +6,9 @@ line that no rule is about says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from app.adapters.command_model.settings import Format
 
@@ -182,16 +181,64 @@ _RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
 }
 
 
-def _by_type(rules: tuple[Rule, ...]) -> dict[str, list[Rule]]:
-    """The rules under the type of the lines that they are about, the last condition first: it tells most."""
-    found: dict[str, list[Rule]] = {}
+# What follows runs for every piece of an answer: paths are taken apart once, and nothing is copied.
+
+_Steps = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """Where a member of ours is found."""
+
+    name: str
+    is_sum: bool
+    places: tuple[tuple[bool, _Steps], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A rule with its paths taken apart: whether one begins at the block, and its names from there."""
+
+    when: tuple[tuple[bool, _Steps, Any], ...]
+    """The last condition first, which tells most; the line's type is known by then."""
+    says: tuple[tuple[Mapping[str, Any], tuple[_Member, ...]], ...]
+    """The fixed members, and the others."""
+
+    @classmethod
+    def of(cls, rule: Rule) -> Self:
+        when = [(*_parts(path), value) for path, value in rule.when.items() if path != "type"]
+        says = [
+            ({"type": told.type, **told.fixed}, tuple(map(_member, told.members.items())))
+            for told in rule.says
+        ]
+        return cls(tuple(reversed(when)), tuple(says))
+
+
+def _member(of: tuple[str, Where]) -> _Member:
+    name, where = of
+    paths = (where,) if isinstance(where, str) else where.paths if isinstance(where, Sum) else where
+    return _Member(name, isinstance(where, Sum), tuple(map(_parts, paths)))
+
+
+def _parts(path: str) -> tuple[bool, _Steps]:
+    steps = tuple(path.split("."))
+    return (True, steps[1:]) if steps[0] == "block" else (False, steps)
+
+
+def _by_type(rules: tuple[Rule, ...]) -> dict[str, list[tuple[_Steps, list[_Ready]]]]:
+    """The rules under the type of the lines that they are about; those on the blocks of one list together."""
+    found: dict[str, list[tuple[_Steps, list[_Ready]]]] = {}
     for rule in rules:
-        when = {path: value for path, value in reversed(list(rule.when.items())) if path != "type"}
-        found.setdefault(rule.when["type"], []).append(replace(rule, when=when))
+        each = tuple(rule.each.split(".")) if rule.each else ()
+        groups = found.setdefault(rule.when["type"], [])
+        if not groups or groups[-1][0] != each:
+            groups.append((each, []))
+        groups[-1][1].append(_Ready.of(rule))
     return found
 
 
 _BY_TYPE: Final = {format: _by_type(rules) for format, rules in _RULES.items()}
+_NO_BLOCK: Final = (None,)
 
 
 def translated(format: Format, line: Line) -> Sequence[Line]:
@@ -200,52 +247,37 @@ def translated(format: Format, line: Line) -> Sequence[Line]:
         return (line,)
     said: list[Line] = []
     type = line.get("type")
-    for rule in _BY_TYPE[format].get(type, ()) if isinstance(type, str) else ():
-        for view in (line,) if rule.each is None else _blocks(line, rule.each):
-            if _looks_so(view, rule):
-                said += [_said(told, view) for told in rule.says]
+    for each, rules in _BY_TYPE[format].get(type, ()) if isinstance(type, str) else ():
+        blocks = _at(line, each) if each else _NO_BLOCK
+        for block in blocks if isinstance(blocks, list | tuple) else ():
+            for rule in rules:
+                for of_block, steps, value in rule.when:
+                    if _at(block if of_block else line, steps) != value:
+                        break
+                else:
+                    said += [_said(fixed, members, line, block) for fixed, members in rule.says]
     return said
 
 
-def _blocks(line: Line, each: str) -> Iterator[Line]:
-    blocks = _at(line, each)
-    for block in blocks if isinstance(blocks, list) else ():
-        yield {**line, "block": block}
-
-
-def _looks_so(line: Line, rule: Rule) -> bool:
-    # This and `_at` run several times for every piece of an answer.
-    for path, value in rule.when.items():  # noqa: SIM110
-        if _at(line, path) != value:
-            return False
-    return True
-
-
-def _said(told: Say, line: Line) -> Line:
-    said = {"type": told.type, **told.fixed}
-    for name, where in told.members.items():
-        value = _at(line, where) if type(where) is str else _found(line, where)
+def _said(fixed: Mapping[str, Any], members: tuple[_Member, ...], line: Line, block: Any) -> Line:
+    said = dict(fixed)
+    for member in members:
+        value = None
+        for of_block, steps in member.places:
+            found = _at(block if of_block else line, steps)
+            if member.is_sum:
+                value = found + (value or 0) if type(found) is int else value
+            elif found is not None:
+                value = found
+                break
         if value is not None:
-            said[name] = value
+            said[member.name] = value
     return said
 
 
-def _found(line: Line, where: Where) -> Any:
-    if isinstance(where, Sum):
-        counts = [count for path in where.paths if type(count := _at(line, path)) is int]
-        return sum(counts) if counts else None
-    paths = (where,) if isinstance(where, str) else where
-    return next((value for path in paths if (value := _at(line, path)) is not None), None)
-
-
-@cache
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split("."))
-
-
-def _at(line: Any, path: str) -> Any:
-    for name in _steps(path):
-        if type(line) is not dict:
+def _at(value: Any, steps: _Steps) -> Any:
+    for name in steps:
+        if type(value) is not dict:
             return None
-        line = line.get(name)
-    return line
+        value = value.get(name)
+    return value

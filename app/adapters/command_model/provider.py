@@ -12,6 +12,7 @@ from typing import Final, Self
 
 import structlog
 
+from app.adapters.answer_size import AnswerSize
 from app.adapters.command_model.command import Command
 from app.adapters.command_model.output import OutputReader
 from app.adapters.command_model.process import Process
@@ -84,12 +85,13 @@ class CommandProvider:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
         process, reader = Process(command), OutputReader(command)
+        size = AnswerSize(command.settings.max_answer_bytes)
         try:
             _start(process, given, opening.endpoint.name)
             self._watchdog.watch(process.group)
             await process.connect(given)
-            first = await _first(process, reader)
-            async with aclosing(_answer(process, reader, first)) as answer:
+            first = await _first(process, reader, size)
+            async with aclosing(_answer(process, reader, size, first)) as answer:
                 yield answer
         finally:
             if process.group:
@@ -113,31 +115,31 @@ def _start(process: Process, given: Given, name: str) -> None:
         raise ProviderError(_not_started(why or "its arguments cannot be passed on")) from None
 
 
-async def _first(process: Process, reader: OutputReader) -> list[Chunk]:
+async def _first(process: Process, reader: OutputReader, size: AnswerSize) -> list[Chunk]:
     """Read until the command has said something; raise where that is an error."""
     chunks: list[Chunk] = []
     while not reader.is_answer and not reader.over:
-        chunks = await _next(process, reader)
+        chunks = await _next(process, reader, size)
     if reader.fault is not None and not reader.is_answer:
         raise ProviderError(reader.fault)
     return chunks
 
 
 async def _answer(
-    process: Process, reader: OutputReader, first: list[Chunk]
+    process: Process, reader: OutputReader, size: AnswerSize, first: list[Chunk]
 ) -> AsyncGenerator[Sequence[Chunk], None]:
     if first:
         yield first
     while not reader.over:
-        if chunks := await _next(process, reader):
+        if chunks := await _next(process, reader, size):
             yield chunks
     if reader.fault is not None:
         raise ProviderError(reader.fault)
 
 
-async def _next(process: Process, reader: OutputReader) -> list[Chunk]:
+async def _next(process: Process, reader: OutputReader, size: AnswerSize) -> list[Chunk]:
     if piece := await process.read():
-        return reader.feed(piece)
+        return reader.feed(size.counted(piece))
     chunks = reader.finish()
     if not reader.complete and reader.fault is None:
         reader.fault = _early_end(await process.exit(), process.complaints(), reader.complaint)

@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.adapters.answer_size import MAX_ANSWER_BYTES
+
 Format = Literal["lines", "claude", "claude-partial", "codex"]
 Input = Literal["json", "text", "argument"]
 
@@ -42,6 +44,8 @@ class CommandSettings(BaseModel):
     """Whether lines of its output that are no JSON objects are skipped; they are a fault otherwise."""
     max_line_bytes: int = Field(4 * 1024 * 1024, ge=1_024, le=64 * 1024 * 1024)
     """Largest line of its output."""
+    max_answer_bytes: int = Field(MAX_ANSWER_BYTES, ge=1_024, le=MAX_ANSWER_BYTES)
+    """How much it may write in all, in one answer; it is ended when it writes more."""
     max_stderr_bytes: int = Field(4_096, ge=0, le=64 * 1024)
     """How much of the end of its standard error a fault tells."""
     grace_s: float = Field(2.0, ge=0, le=60)

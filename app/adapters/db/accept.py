@@ -10,6 +10,8 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db import replacing
+from app.adapters.db.allowed import count_run
 from app.adapters.db.parts import common, rows_of
 from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
@@ -25,6 +27,10 @@ from app.ports.storage import Acceptance, Accepted, Flush, NewRun, Replayed, Row
 
 MAX_QUEUED = 1000
 """Runs that may wait for one branch."""
+MAX_QUEUED_IN_PROJECT = 10_000
+"""Runs that may be queued in all branches of a project, about: acceptances do not wait for each other."""
+GROUP = 64
+"""Runs that are accepted together at most."""
 FIRST_EPOCH = 1
 
 _ASKED = (
@@ -63,8 +69,7 @@ fence AS (
 ),
 {_OWED}"""
 
-_QUEUE = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),
-fence AS (
+_INTO_QUEUE = f"""fence AS (
     INSERT INTO runs (id, project_id, branch_id, kind, status, request, context, key_id, request_id,
                       traceparent, model, created_at, expires_at, last_seq)
     SELECT id, project_id, branch_id, kind, 'queued', request, context, key_id, request_id,
@@ -72,6 +77,27 @@ fence AS (
     RETURNING id, project_id
 ),
 {_OWED}"""
+
+_QUEUE = f"WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),\n{_INTO_QUEUE}"
+
+# Those that have no condition but a place in the queue; the others are left out, to be told what is wrong.
+# The members of a group do not see each other: the last places of a queue are given one by one.
+_LINE_UP = f"""WITH RECURSIVE asked AS (
+    SELECT w.* FROM {{rows}} LEFT JOIN branches b ON b.id = w.branch_id AND b.project_id = w.project_id
+    WHERE w.id IS NOT NULL AND w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
+      AND (SELECT count(*) FROM (
+            SELECT 1 FROM runs q WHERE q.branch_id = w.branch_id AND q.status = 'queued' LIMIT {MAX_QUEUED}
+      ) AS ahead) < {MAX_QUEUED - GROUP})
+),
+{_INTO_QUEUE}"""
+
+
+_AHEAD = """
+SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS active,
+       count(*) FILTER (WHERE status = 'queued') AS waiting,
+       (SELECT count(*) FROM (SELECT FROM runs WHERE project_id = $2 AND status = 'queued' LIMIT $3) AS q)
+           AS in_project
+FROM runs WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')"""
 
 
 @cache
@@ -100,6 +126,19 @@ async def start_all(
     return {row["id"] for row in rows}
 
 
+async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -> set[UUID]:
+    """Store runs for other processes to take up, as far as nothing has to be asked; their ids."""
+    simple = [new for new in news if new.if_busy == "enqueue"]
+    if not simple:
+        return set()
+    firsts = [_first(new.run, new.queued, ()) for new in simple]
+    lists = (list(map(_ASKED_MEMBERS, simple)), *rows_of(firsts, max(new.run.created_at for new in simple)))
+    sizes = sizes_of(lists)
+    expires = max((new.run.expires_at for new in simple if new.run.expires_at), default=None)
+    rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
+    return {row["id"] for row in rows}
+
+
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
     lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))
@@ -121,9 +160,14 @@ async def accept_one(
             replayed = await _remember(connection, new)
             if replayed is not None:
                 return replayed
+        limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
-            await start_all(connection, [new], owner=owner, lease=lease)
-            return Accepted(running=True)
+            if new.starts:
+                await start_all(connection, [new], owner=owner, lease=lease)
+            else:
+                await _queue(connection, new)
+            return Accepted(running=new.starts, limits=limits)
+        replaced = await replacing.active(connection, new) if new.if_busy in replacing.ENDING else None
         row = await connection.fetchrow(
             "SELECT version, next_position FROM branches WHERE id = $1 AND project_id = $2 FOR NO KEY UPDATE",
             new.run.branch_id,
@@ -135,24 +179,31 @@ async def accept_one(
             raise PreconditionFailed(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
-        if await start_all(connection, [new], owner=owner, lease=lease):
-            return Accepted(running=True)
-        ahead = await connection.fetchrow(
-            "SELECT count(*) FILTER (WHERE status IN ('running', 'waiting')) AS busy, "
-            "count(*) FILTER (WHERE status = 'queued') AS waiting FROM runs "
-            "WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')",
-            new.run.branch_id,
-        )
-        assert ahead is not None
-        if not ahead["busy"] and not ahead["waiting"]:
-            # Rolls back the idempotency record too: nothing was accepted yet.
-            raise _StaleInside
-        if new.if_busy == "reject":
-            raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
-        if ahead["waiting"] >= MAX_QUEUED:
-            raise QueueFull(f"{ahead['waiting']} runs wait for this branch already.")
-        await _queue(connection, new)
-        return Accepted(running=False)
+        if new.starts and await start_all(connection, [new], owner=owner, lease=lease):
+            return Accepted(running=True, limits=limits)
+        await _line_up(connection, new, replaced)
+        return Accepted(running=False, limits=limits, replaces=replaced)
+
+
+async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: UUID | None) -> None:
+    """Queue a run on a branch that is not free, if it may be; `replaced` is the run whose place it takes."""
+    ahead = await connection.fetchrow(_AHEAD, new.run.branch_id, new.run.project_id, MAX_QUEUED_IN_PROJECT)
+    assert ahead is not None
+    busy = ahead["active"] is not None or ahead["waiting"]
+    if new.starts and not busy:
+        # Rolls back the idempotency record too: nothing was accepted yet.
+        raise _StaleInside
+    if new.if_busy == "reject" and busy:
+        raise BranchBusy("Another run is active on this branch; wait for its end, or let this one queue.")
+    if new.if_busy in replacing.ENDING and ahead["active"] != replaced:
+        raise _StaleInside  # another run has got the branch meanwhile: it is that one's turn to end
+    if ahead["waiting"] >= MAX_QUEUED:
+        raise QueueFull(f"{ahead['waiting']} runs wait for this branch already; try again later.")
+    if ahead["in_project"] >= MAX_QUEUED_IN_PROJECT:
+        raise QueueFull(f"{ahead['in_project']} runs wait in this project already; try again later.")
+    await _queue(connection, new)
+    if replaced is not None:
+        await replacing.end(connection, new, replaced)
 
 
 async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:
@@ -195,7 +246,7 @@ async def recall(
 
 
 class _StaleInside(Exception):
-    """The run was prepared on an older state of the branch."""
+    """The run was prepared on an older state of the branch, or another is active on it by now."""
 
 
 async def accept_alone(

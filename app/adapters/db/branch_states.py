@@ -30,7 +30,8 @@ CROSS JOIN LATERAL (
     SELECT array_agg(id) AS ids, array_agg(position) AS positions, array_agg(kind) AS kinds,
            array_agg(content::text) AS contents
     FROM (SELECT id, position, kind, content FROM messages
-          WHERE branch_id = b.id AND position >= w.last AND kind <> 'system' ORDER BY position) AS said
+          WHERE branch_id = b.id AND position >= w.last AND kind <> 'system' AND NOT superseded
+          ORDER BY position) AS said
 ) AS m"""
 
 _NO_BRANCH: Final = f"SELECT {_PROJECT} FROM projects p WHERE p.id = $1"

@@ -11,16 +11,18 @@ from pydantic_core import from_json
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db.paging import sliced
-from app.adapters.db.tables import messages
-from app.core.errors import FieldError, Invalid
+from app.adapters.db.tables import function_calls, messages
+from app.core.errors import Conflict, FieldError, Invalid
 from app.core.json_text import dumps
 from app.core.messages import MessageKind, SystemContent
 from app.ports.ambient import IdSource
-from app.ports.catalog import Branch, SaidMessage, Slice
+from app.ports.catalog import Branch, ForkPoint, SaidMessage, Slice
 from app.ports.storage import StoredMessage
 
 BEFORE_ALL = -1
 """Position of a system message that comes when position 0 is taken."""
+
+_SPOKEN = (MessageKind.INSTRUCTION, MessageKind.ASSISTANT_RESPONSE)
 
 # Content is text on both ways: parsed and written again, it might not keep its digits.
 _AS_WRITTEN = sa.cast(sa.bindparam("text", type_=sa.Text), sa.JSON)
@@ -39,12 +41,20 @@ _STORED = sa.select(
     messages.c.action_request_id,
     _answer.c.id.label("action_response_id"),
     messages.c.created_at,
+    messages.c.superseded,
 ).select_from(messages.outerjoin(_answer, _answer.c.action_request_id == messages.c.id))
 
+_COUNTS = ~messages.c.superseded
 
-async def read(connection: AsyncConnection, branch_id: UUID, part: Slice) -> list[StoredMessage]:
+
+async def read(
+    connection: AsyncConnection, branch_id: UUID, part: Slice, *, superseded: bool
+) -> list[StoredMessage]:
     """A stretch of the conversation, one message more than asked for if there is one."""
-    query = sliced(_STORED.where(messages.c.branch_id == branch_id), messages.c.position, part)
+    query = _STORED.where(messages.c.branch_id == branch_id)
+    if not superseded:
+        query = query.where(_COUNTS)
+    query = sliced(query, messages.c.position, part)
     return [StoredMessage(**row._mapping) for row in await connection.execute(query)]
 
 
@@ -111,21 +121,54 @@ async def up_to(connection: AsyncConnection, branch_id: UUID, at_message: UUID |
 
     Raises Invalid when the message is not of this branch.
     """
-    query = _STORED.where(messages.c.branch_id == branch_id).order_by(messages.c.position)
+    query = _STORED.where(messages.c.branch_id == branch_id, _COUNTS).order_by(messages.c.position)
     if at_message is not None:
         cut = sa.select(messages.c.position).where(
-            messages.c.branch_id == branch_id, messages.c.id == at_message
+            messages.c.branch_id == branch_id, messages.c.id == at_message, _COUNTS
         )
         query = query.where(messages.c.position <= cut.scalar_subquery())
     found = [StoredMessage(**row._mapping) for row in await connection.execute(query)]
     if at_message is not None and not found:
-        words = "there is no such message in this branch"
+        words = "there is no such message in this branch's conversation"
         raise Invalid(
             f"The branch cannot be forked: {words}.",
             errors=[FieldError("/at_message", words, "unknown_message")],
         )
+    return _whole(found)
+
+
+async def at_moment(connection: AsyncConnection, point: ForkPoint) -> list[StoredMessage]:
+    """The conversation as it was after an event of a run, each pair of an action whole or not at all.
+
+    Raises Conflict where nothing tells where the run begins.
+    """
+    of_branch = messages.c.branch_id == point.branch_id
+    of_run = sa.and_(of_branch, messages.c.run_id == point.run_id)
+    position = point.position
+    if position is None:
+        position = await connection.scalar(sa.select(sa.func.min(messages.c.position)).where(of_run))
+    if position is None:
+        raise Conflict(
+            "Nothing tells where in the conversation the run began: it is of an older version, and said "
+            "nothing. Fork its branch at a message instead."
+        )
+    requests = sa.select(function_calls.c.action_request_id).where(
+        function_calls.c.run_id == point.run_id, function_calls.c.call_id.in_(point.calls)
+    )
+    pair = sa.or_(messages.c.id.in_(requests), messages.c.action_request_id.in_(requests))
+    spoken = messages.c.kind.in_(_SPOKEN) if point.answered else sa.false()
+    system = messages.c.kind == MessageKind.SYSTEM
+    found_there = sa.and_(messages.c.position < position, _COUNTS)
+    own = sa.and_(of_run, sa.or_(spoken, pair))
+    query = _STORED.where(of_branch, sa.or_(system, found_there, own)).order_by(messages.c.position)
+    return _whole([StoredMessage(**row._mapping) for row in await connection.execute(query)])
+
+
+def _whole(found: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """Without the half of an action whose other half is not among them."""
     ids = {message.id for message in found}
-    return [m for m in found if m.kind != MessageKind.ACTION_REQUEST or m.action_response_id in ids]
+    others = {"action_request": "action_response_id", "action_response": "action_request_id"}
+    return [m for m in found if m.kind not in others or getattr(m, others[m.kind]) in ids]
 
 
 async def copy(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 from pydantic_core import from_json
@@ -11,6 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from app.core.json_text import dumps
 
 APPLICATION_NAME = "branchline"
+PATIENCE_S = 60.0
+"""How long a statement may take before its connection counts as lost."""
+CLOSE_S = 5.0
+"""How long connections may take to be closed in good order."""
 
 
 def database_url(text: str) -> URL:
@@ -40,8 +46,11 @@ def driver_arguments(text: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def make_engine(text: str, *, pool_size: int = 5) -> AsyncEngine:
-    """An engine for `text`; at most twice `pool_size` connections, opened when first used."""
+def make_engine(text: str, *, pool_size: int = 5, patience_s: float | None = PATIENCE_S) -> AsyncEngine:
+    """An engine for `text`; at most twice `pool_size` connections, opened when first used.
+
+    A migration may take as long as it needs, and is given no `patience_s`.
+    """
     url = database_url(text)
     query = {name: value for name, value in url.query.items() if name != "sslmode"}
     if sslmode := url.query.get("sslmode"):
@@ -55,5 +64,15 @@ def make_engine(text: str, *, pool_size: int = 5) -> AsyncEngine:
         hide_parameters=True,  # they are what users said, and errors are logged
         json_serializer=lambda value: dumps(value).decode(),
         json_deserializer=from_json,
-        connect_args={"server_settings": {"application_name": APPLICATION_NAME}},
+        connect_args={
+            "command_timeout": patience_s,
+            "server_settings": {"application_name": APPLICATION_NAME},
+        },
     )
+
+
+async def put_away(engine: AsyncEngine) -> None:
+    """Close the engine's connections; one whose other end is gone without a word is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            await engine.dispose()

@@ -23,12 +23,16 @@ async def write(
     owner: UUID,
     lease: timedelta,
     now: datetime,
+    counting: bool = False,
 ) -> FlushResult:
-    """Write the group; raises what asyncpg raises, and then nothing of it is written."""
+    """Write the group; raises what asyncpg raises, and then nothing of it is written.
+
+    `counting` says that what attempts use is counted for those who have a limit on it.
+    """
     if not any(map(waiting.waits, flushes)):
-        return await _write(connection, flushes, owner, lease, now)
+        return await _write(connection, flushes, owner, lease, now, counting)
     async with connection.transaction():
-        result = await _write(connection, flushes, owner, lease, now)
+        result = await _write(connection, flushes, owner, lease, now, counting)
         await waiting.write(connection, flushes, result.lost, now)
     return result
 
@@ -39,11 +43,12 @@ async def _write(
     owner: UUID,
     lease: timedelta,
     now: datetime,
+    counting: bool,
 ) -> FlushResult:
     lists = ([(f.run_id, f.epoch) for f in flushes], *rows_of(flushes, now))
     sizes = sizes_of(lists)
     follow = (owner, lease, now) if any(f.end for f in flushes) else ()
-    rows = await connection.fetch(writing(sizes), *parameters(lists, sizes), *follow)
+    rows = await connection.fetch(writing(sizes, counting=counting), *parameters(lists, sizes), *follow)
     kept = {row["fenced"] for row in rows}
     started = [run_record(row) for row in rows if follow and row["id"] is not None]
     return FlushResult(lost=[f.run_id for f in flushes if f.run_id not in kept], started=started)

@@ -31,8 +31,10 @@ class _Kept(NamedTuple):
 class Histories:
     """Conversations by branch.
 
-    Messages are never changed and come only at the end, so that what was read stays true. The system message
-    is no part of a history: it stands on the branch's row.
+    Messages are never changed and come only at the end, so that what was read stays true. Those of a run that
+    was rolled back are left out as soon as it has ended. They are the last ones then, for nobody else speaks
+    before: a conversation that was kept with any of them has one as its last, and is read anew when that is
+    missing. The system message is no part of a history: it stands on the branch's row.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -46,7 +48,7 @@ class Histories:
         """The conversations as they are now, of those branches that there are."""
         found, changed = await self._since(read, branches)
         if changed:
-            # As after a backup was put back: what is kept is of another time.
+            # A run was rolled back, or a backup put back: what is kept is of another time.
             for branch_id in changed:
                 self._forget(branch_id)
             again, _ = await self._since(read, changed)

@@ -10,14 +10,22 @@ import sqlalchemy as sa
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
 from app.adapters.db.paging import page_of, sliced
+from app.adapters.db.quotas import quota_of
 from app.adapters.db.session import Database
-from app.adapters.db.tables import api_keys, projects
+from app.adapters.db.tables import api_keys, projects, quotas
 from app.core.errors import NotFound
+from app.core.limits.quota import Quota
 from app.ports.ambient import IdSource
-from app.ports.catalog import ApiKey, NewKey, Once, Page, Slice
+from app.ports.catalog import ApiKey, KnownKey, NewKey, Once, Page, Slice
 
 _COLUMNS = tuple(api_keys.c[name] for name in ApiKey.__slots__)
 """Everything but the digest, which no reader needs."""
+
+_OF_QUOTA = "quota_"
+_KNOWN = sa.select(*_COLUMNS, *(column.label(_OF_QUOTA + column.name) for column in quotas.c)).select_from(
+    api_keys.outerjoin(quotas, quotas.c.id.in_([api_keys.c.id, api_keys.c.project_id]))
+)
+"""A key once for each of the two quotas that it may have, and once where it has none."""
 
 
 class PostgresKeys:
@@ -34,12 +42,14 @@ class PostgresKeys:
             live = sa.select(api_keys.c.id).where(api_keys.c.revoked_at.is_(None)).limit(1)
             return (await connection.execute(live)).first() is not None
 
-    async def find(self, digest: bytes) -> ApiKey | None:
+    async def find(self, digest: bytes) -> KnownKey | None:
         """See the port."""
         async with self._database.reading() as connection:
-            found = sa.select(*_COLUMNS).where(api_keys.c.digest == digest)
-            row = (await connection.execute(found)).one_or_none()
-        return None if row is None else _key(row)
+            rows = (await connection.execute(_KNOWN.where(api_keys.c.digest == digest))).all()
+        if not rows:
+            return None
+        limits = [quota_of(row, _OF_QUOTA) for row in rows if row.quota_id is not None]
+        return KnownKey(_key(rows[0]), tuple(sorted(limits, key=lambda quota: quota.owner)))
 
     async def get(self, key_id: UUID) -> ApiKey | None:
         """See the port."""
@@ -48,6 +58,12 @@ class PostgresKeys:
                 await connection.execute(sa.select(*_COLUMNS).where(api_keys.c.id == key_id))
             ).one_or_none()
         return None if row is None else _key(row)
+
+    async def quotas(self, project_id: UUID) -> tuple[Quota, ...]:
+        """See the port."""
+        async with self._database.reading() as connection:
+            rows = await connection.execute(sa.select(quotas).where(quotas.c.id == project_id))
+        return tuple(map(quota_of, rows))
 
     async def create(
         self, project_id: UUID, new: NewKey, *, by: UUID | None, once: Once | None = None
@@ -101,7 +117,7 @@ class PostgresKeys:
 
 
 def _key(row: Any) -> ApiKey:
-    return ApiKey(**row._mapping)
+    return ApiKey(**{name: row._mapping[name] for name in ApiKey.__slots__})
 
 
 def _state(key: ApiKey) -> dict[str, Any]:

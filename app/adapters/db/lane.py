@@ -27,12 +27,18 @@ GONE = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
     asyncpg.DiskFullError,
     asyncpg.OutOfMemoryError,
     asyncpg.ReadOnlySQLTransactionError,
 )
 """Faults of the database's state, not of what was asked of it."""
+
+STANDSTILL_S = 5.0
+"""How long a process may stand still inside of a transaction: others wait for what it has locked, and with
+them everything that they write together.
+"""
 
 _TYPES = [
     "bool",
@@ -59,10 +65,17 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 class Lane:
     """One connection, used by one task at a time."""
 
-    def __init__(self, arguments: dict[str, Any], *, command_timeout_s: float = 30) -> None:
+    def __init__(
+        self,
+        arguments: dict[str, Any],
+        *,
+        command_timeout_s: float = 30,
+        standstill_s: float = STANDSTILL_S,
+    ) -> None:
         """`arguments` are those of `asyncpg.connect`."""
         self._arguments = arguments
         self._timeout = command_timeout_s
+        self._standstill_ms = round(standstill_s * 1000)
         self._connection: asyncpg.Connection[Any] | None = None
         self._lock = asyncio.Lock()
 
@@ -74,6 +87,8 @@ class Lane:
                 command_timeout=self._timeout,
                 server_settings={"application_name": APPLICATION_NAME},
             )
+            # Said here and not when connecting, where poolers let few settings through.
+            await self._connection.execute(f"SET idle_in_transaction_session_timeout = {self._standstill_ms}")
             await self._connection.prepare(_ARRAYS)
         return self._connection
 

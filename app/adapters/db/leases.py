@@ -21,16 +21,18 @@ FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
 WHERE r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS cancelled"""
 
+# Whoever gives a run up takes its own name off it.
 _CLAIM = f"""
 WITH due AS (
-    SELECT id FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
+    SELECT id, owner FROM runs WHERE status = 'running' AND lease_until < now() ORDER BY lease_until LIMIT $3
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval
 FROM due WHERE r.id = due.id
-RETURNING {_TAKEN}"""
+RETURNING {_TAKEN}, due.owner IS NULL AS given_up"""
 
-# A queued run on a free branch means that its hand-over was lost with a process.
+# A queued run on a free branch was accepted by a process that executes none, or its hand-over was lost with
+# a process. One without a branch has nothing to wait for.
 _UNSTUCK = f"""
 WITH locked AS MATERIALIZED (
     SELECT b.id FROM branches b WHERE b.id IN (
@@ -40,11 +42,16 @@ WITH locked AS MATERIALIZED (
 ),
 next AS (
     SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
-    WHERE q.status = 'queued' ORDER BY q.branch_id, q.id
+    WHERE q.status = 'queued' ORDER BY q.branch_id, (q.replaces IS NULL), q.id
+),
+single AS MATERIALIZED (
+    SELECT id FROM runs WHERE status = 'queued' AND branch_id IS NULL ORDER BY id LIMIT $3
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4
-FROM next WHERE r.id = next.id AND r.status = 'queued'
+FROM (SELECT id FROM next UNION ALL SELECT id FROM single LIMIT $3) AS free
+WHERE r.id = free.id AND r.status = 'queued'
 RETURNING {_TAKEN}"""
 
 _EXPIRE = """
@@ -85,13 +92,36 @@ async def renew(
 
 
 async def claim(
-    connection: asyncpg.Connection[Any], limit: int, *, owner: UUID, lease: timedelta, now: datetime
+    connection: asyncpg.Connection[Any],
+    limit: int,
+    *,
+    owner: UUID,
+    lease: timedelta,
+    now: datetime,
+    lost: bool,
 ) -> Claimed:
     """See `RunStore.claim`; the numbers of last events are the caller's to read."""
-    orphans = await connection.fetch(_CLAIM, owner, lease, limit)
-    queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    taken = await connection.fetch(_CLAIM, owner, lease, limit) if lost else []
+    orphans = [row for row in taken if not row["given_up"]]
+    given_up = [row for row in taken if row["given_up"]]
+    try:
+        queued = await connection.fetch(_UNSTUCK, owner, lease, limit, now)
+    except asyncpg.UniqueViolationError:
+        queued = []  # somebody has started a run on one of the branches meanwhile; the next look sees it
     woken = await connection.fetch(_WAKE, owner, lease, limit, now)
-    return Claimed(*([run_record(row) for row in rows] for rows in (orphans, queued, woken)))
+    groups = (orphans, given_up, queued, woken)
+    return Claimed(*([run_record(row) for row in rows] for rows in groups))
+
+
+async def release(connection: asyncpg.Connection[Any], leases: Mapping[UUID, int]) -> None:
+    """See `RunStore.release`."""
+    await connection.execute(
+        "UPDATE runs r SET owner = NULL, lease_until = now() "
+        "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) "
+        "WHERE r.id = w.id AND r.epoch = w.epoch AND r.status = 'running'",
+        list(leases),
+        list(leases.values()),
+    )
 
 
 async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecord]) -> None:

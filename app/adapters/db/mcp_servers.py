@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
+from app.adapters.db.references import hold_credentials
 from app.adapters.db.sealed_headers import with_open_headers, with_sealed_headers
 from app.adapters.db.session import Database, lock_project
 from app.adapters.db.tables import mcp_servers, tools
@@ -95,6 +96,7 @@ class PostgresMcpServers:
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
             await lock_project(connection, project_id)
+            await hold_credentials(connection, project_id, server.settings())
             if await self._one(connection, project_id, server.name) is not None:
                 words = "the project has an MCP server of this name; PUT replaces it"
                 raise Conflict(
@@ -109,6 +111,7 @@ class PostgresMcpServers:
         """See the port."""
         async with self._database.writing() as connection:
             await lock_project(connection, project_id)
+            await hold_credentials(connection, project_id, server.settings())
             before = await self._one(connection, project_id, server.name)
             if before is None or before.id is None:
                 return await self._insert(connection, project_id, server, by), True

@@ -33,8 +33,17 @@ def _current(connection: Connection) -> str | None:
     return found
 
 
+def _is_known(found: str | None) -> bool:
+    """Whether a database at this revision has all that this version uses.
+
+    A later one has it too: migrations only add while there are processes that would miss something. So
+    processes of two versions serve side by side, and the older ones may be started anew.
+    """
+    return found is not None and found >= head()
+
+
 def _upgrade(connection: Connection) -> None:
-    if _current(connection) == head():
+    if _is_known(_current(connection)):
         return
     # Most starts have nothing to migrate, and are spared its 10 MB.
     from alembic import command
@@ -47,7 +56,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 async def migrate(engine: AsyncEngine, *, now_ms: int) -> None:
-    """Upgrade to the newest revision and make the partitions of the coming weeks.
+    """Upgrade to the newest revision, or leave a newer one, and make the partitions of the coming weeks.
 
     One advisory lock is held from before the first look until after the last commit, so that of several
     processes one works and the others wait and find nothing to do.
@@ -70,6 +79,6 @@ async def migrate(engine: AsyncEngine, *, now_ms: int) -> None:
 
 
 async def is_current(engine: AsyncEngine) -> bool:
-    """Whether the database has this version's tables."""
+    """Whether the database has this version's tables, and perhaps more."""
     async with engine.connect() as connection:
-        return await connection.run_sync(_current) == head()
+        return _is_known(await connection.run_sync(_current))

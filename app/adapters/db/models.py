@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
+from app.adapters.db.references import hold_credentials
 from app.adapters.db.sealed_headers import with_open_headers, with_sealed_headers
 from app.adapters.db.session import Database
 from app.adapters.db.tables import models
@@ -50,6 +51,7 @@ class PostgresModels:
         """See the port."""
         async with self._database.writing() as connection:
             await replies.claim(connection, project_id, once)
+            await hold_credentials(connection, project_id, spec.options, spec.credential)
             id = self._ids.new()
             statement = (
                 insert(models)
@@ -71,6 +73,7 @@ class PostgresModels:
     async def put(self, project_id: UUID, spec: ModelSpec, *, by: UUID | None) -> tuple[StoredModel, bool]:
         """See the port."""
         async with self._database.writing() as connection:
+            await hold_credentials(connection, project_id, spec.options, spec.credential)
             new_id = self._ids.new()
             # Inserted as it is or not at all: then the row that is in the way is locked and replaced.
             statement = insert(models).values(id=new_id, project_id=project_id, **self._values(new_id, spec))

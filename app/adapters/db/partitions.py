@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from sqlalchemy import text
@@ -9,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 PARENTS = ("events", "token_blocks")
 WEEK_MS = 7 * 24 * 3600 * 1000
+MAKING = 0x7765656B73
+"""Advisory lock of those who make partitions."""
 AHEAD = 4
 """How many coming weeks have a partition."""
 
@@ -26,11 +29,27 @@ def first_id(week: int) -> UUID:
 async def ensure_partitions(connection: AsyncConnection, *, now_ms: int) -> None:
     """Make what is missing from last week (a slow clock) to `AHEAD` weeks from now. Does not commit."""
     this = week_of(now_ms)
-    for week in range(this - 1, this + AHEAD + 1):
+    await make_partitions(connection, range(this - 1, this + AHEAD + 1))
+
+
+async def make_partitions(connection: AsyncConnection, weeks: Iterable[int]) -> None:
+    """Make those of these weeks that are missing. Does not commit.
+
+    They are attached to their parents, which those who write need not wait for.
+    """
+    missing = set(weeks) - await partitions(connection)
+    if not missing:
+        return
+    await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MAKING})
+    for week in sorted(missing - await partitions(connection)):
         for parent in PARENTS:
+            child = f"{parent}_w{week}"
+            await connection.execute(
+                text(f"CREATE TABLE {child} (LIKE {parent} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+            )
             await connection.execute(
                 text(
-                    f"CREATE TABLE IF NOT EXISTS {parent}_w{week} PARTITION OF {parent} "
+                    f"ALTER TABLE {parent} ATTACH PARTITION {child} "
                     f"FOR VALUES FROM ('{first_id(week)}') TO ('{first_id(week + 1)}')"
                 )
             )
@@ -38,6 +57,15 @@ async def ensure_partitions(connection: AsyncConnection, *, now_ms: int) -> None
 
 async def weeks_ahead(connection: AsyncConnection, *, now_ms: int) -> int:
     """How many coming weeks both tables have a partition for."""
+    have = await partitions(connection)
+    ahead = 0
+    while week_of(now_ms) + ahead + 1 in have:
+        ahead += 1
+    return ahead
+
+
+async def partitions(connection: AsyncConnection) -> set[int]:
+    """The weeks that both tables have a partition for."""
     rows = await connection.execute(
         text(
             "SELECT p.relname, c.relname FROM pg_inherits i "
@@ -46,8 +74,7 @@ async def weeks_ahead(connection: AsyncConnection, *, now_ms: int) -> int:
         ),
         {"parents": list(PARENTS)},
     )
-    have = {(parent, int(child.rsplit("_w", 1)[1])) for parent, child in rows}
-    ahead = 0
-    while all((parent, week_of(now_ms) + ahead + 1) in have for parent in PARENTS):
-        ahead += 1
-    return ahead
+    have: dict[str, set[int]] = {parent: set() for parent in PARENTS}
+    for parent, child in rows:
+        have[parent].add(int(child.rsplit("_w", 1)[1]))
+    return set.intersection(*have.values())

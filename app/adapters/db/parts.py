@@ -30,10 +30,10 @@ class Part(NamedTuple):
     """
 
 
-def _insert(name: str, table: str, columns: str, *, unless_there: bool = False) -> Part:
+def _insert(name: str, table: str, columns: str, then: str = "") -> Part:
     names = ", ".join(names_of(columns))
     into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id"
-    return Part(columns, f"{name} AS ({into}{' ON CONFLICT DO NOTHING' if unless_there else ''})")
+    return Part(columns, f"{name} AS ({into}{then})")
 
 
 _END = "status text, duration float8, response json, error json, retryable bool, ended_at timestamptz"
@@ -91,7 +91,7 @@ _ATTEMPTS = _insert(
     "input_tokens int, output_tokens int, cached_input_tokens int, cache_write_tokens int, "
     "reasoning_tokens int, reported bool, estimated bool, cost numeric, started_at timestamptz, "
     "ended_at timestamptz",
-    unless_there=True,
+    " ON CONFLICT DO NOTHING RETURNING run_id, input_tokens, output_tokens, cost, ended_at",
 )
 # The branch row is locked (by its update) before a run is ended: whoever decides whether a branch is busy
 # takes the same lock first, so a run can neither be queued behind one that has just ended nor overtake.
@@ -138,9 +138,25 @@ Rows = tuple[Sequence[Sequence[Any]], ...]
 """Rows of each part, in the order of the parts."""
 
 
+# What attempts use counts where the key or the project has a limit on it, on the day of their ends, in a row
+# of the process that writes: two processes would wait for each other's commits at one.
+_SPENT = """spent AS (
+    INSERT INTO quota_days AS d (quota_id, day, writer, tokens, cost)
+    SELECT q.id, (a.ended_at AT TIME ZONE 'UTC')::date, coalesce(r.owner, q.id),
+           sum(a.input_tokens::bigint + a.output_tokens), coalesce(sum(a.cost), 0)
+    FROM attempted a JOIN runs r ON r.id = a.run_id JOIN quotas q ON q.id IN (r.project_id, r.key_id)
+    WHERE q.tokens_per_day IS NOT NULL OR q.cost_per_day IS NOT NULL
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+    ON CONFLICT (quota_id, day, writer) DO UPDATE
+    SET tokens = d.tokens + excluded.tokens, cost = d.cost + excluded.cost
+)"""
+
+
 @cache
-def writing(sizes: Sizes) -> str:
+def writing(sizes: Sizes, *, counting: bool = False) -> str:
     """The statement for rows of these sizes, those of the fence being the first.
+
+    `counting` says that what attempts use is counted for those who have a limit on it.
 
     Its parameters: runs with their epochs, the rows, and then, where runs end, the owner of those that
     follow, the length of its lease and the time. It gives `fenced`, the runs that were written for, with the
@@ -149,6 +165,8 @@ def writing(sizes: Sizes) -> str:
     asked, after = source(FENCED, sizes[0], 1)
     fence = _FENCE.format(rows=asked)
     ctes, after = common(sizes[1:], after, in_order=sizes[0] == 1)
+    if counting and sizes[1 + _PARTS.index(_ATTEMPTS)]:
+        ctes += f",\n{_SPENT}"
     if not sizes[1 + _PARTS.index(_ENDS)]:
         return f"{fence}{ctes} SELECT id AS fenced FROM fence"
     owner, lease, now = (f"${after + n}" for n in range(3))

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.adapters.db import replies
 from app.adapters.db.audit import Audit
+from app.adapters.db.holds import keep_sweep_away
 from app.adapters.db.paging import page_of, sliced
 from app.adapters.db.session import Database
 from app.adapters.db.tables import projects
@@ -89,6 +90,8 @@ class PostgresProjects:
     async def change(self, project_id: UUID, changes: Mapping[str, Any], *, by: UUID | None) -> Project:
         """See the port."""
         async with self._database.writing() as connection:
+            if "legal_hold" in changes:
+                await keep_sweep_away(connection)
             ours = projects.c.id == project_id
             row = (await connection.execute(sa.select(projects).where(ours).with_for_update())).one_or_none()
             if row is None:
@@ -111,7 +114,8 @@ def _project(row: Any) -> Project:
 
 
 def _state(project: Project) -> dict[str, Any]:
-    told = ("name", "lifecycle", "gate", "permissions", "hooks", "self_approval")
+    policies = ("gate", "permissions", "hooks", "self_approval")
+    told = ("name", "lifecycle", *policies, "retention_days", "legal_hold")
     return {name: getattr(project, name) for name in told}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -38,17 +38,24 @@ from app.ports.storage import (
 )
 from app.ports.waiting import Waits
 
-# One statement for both tables, so that a block committed a moment before an event is never missed.
-_PAGE = f"""
+PATIENCE_S = 10.0
+"""How long a statement may take before its connection counts as lost: not every end is told."""
+LEASE_PATIENCE_S = 4.0
+"""The same where leases are renewed: well below the length of one."""
+
+# One statement for both tables, so that a block committed a moment before an event is never missed. Each of
+# the two is cut by itself, so that a page does not cost more for all that follows it.
+PAGE_STATEMENT = f"""
 SELECT * FROM (
     SELECT *, sum(count) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
-        SELECT seq, ts, type, 1 AS count, stream, attempt, fallback, meta, callbacks, NULL AS text,
-               NULL::bytea AS lengths, NULL::bytea AS delays
-        FROM events WHERE run_id = $1 AND seq > $2
+        (SELECT seq, ts, type, 1 AS count, stream, attempt, fallback, meta, callbacks, NULL AS text,
+                NULL::bytea AS lengths, NULL::bytea AS delays
+         FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3)
         UNION ALL
-        SELECT seq, ts, NULL, count, stream, attempt, fallback, NULL, NULL, text, lengths, delays
-        FROM token_blocks WHERE run_id = $1 AND seq > $2 - {MAX_BLOCK} AND seq + count - 1 > $2
+        (SELECT seq, ts, NULL, count, stream, attempt, fallback, NULL, NULL, text, lengths, delays
+         FROM token_blocks WHERE run_id = $1 AND seq > $2 - {MAX_BLOCK} AND seq + count - 1 > $2
+         ORDER BY seq LIMIT $3)
         ORDER BY seq LIMIT $3
     ) AS rows
 ) AS counted WHERE before IS NULL OR before <= $3 + {MAX_BLOCK} ORDER BY seq"""
@@ -58,6 +65,12 @@ SELECT u.id, GREATEST(
     (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
     (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS last_seq
 FROM unnest($1::uuid[]) AS u (id)"""
+
+_STANDINGS = """
+SELECT r.id, r.status, CASE WHEN r.ended_at IS NOT NULL THEN r.last_seq ELSE GREATEST(
+    (SELECT max(seq) FROM events e WHERE e.run_id = r.id),
+    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = r.id), 0) END AS last_seq
+FROM runs r WHERE r.id = ANY($1::uuid[])"""
 
 # An attempt that failed ends its call only where no other was to follow: the response says so.
 _OPEN_CALLS = """
@@ -80,22 +93,32 @@ class PostgresRuns:
     """`ports.storage.RunStore`."""
 
     def __init__(
-        self, arguments: dict[str, Any], *, owner: UUID, lease_ms: int, clock: Clock, history_bytes: int = 0
+        self,
+        arguments: dict[str, Any],
+        *,
+        owner: UUID,
+        lease_ms: int,
+        clock: Clock,
+        history_bytes: int = 0,
+        counts_usage: Callable[[], bool] = lambda: True,
     ) -> None:
         """`owner` names this process in leases; `arguments` are those of `asyncpg.connect`.
 
-        Of the conversations that were read last, about `history_bytes` are kept in memory.
+        Of the conversations that were read last, about `history_bytes` are kept in memory. `counts_usage`
+        says whether any key or project has a limit on what attempts use: looking for that takes time.
         """
+        self._counts_usage = counts_usage
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
-        self._lanes = [Lane(arguments) for _ in range(4)]
+        patient = (Lane(arguments, command_timeout_s=PATIENCE_S) for _ in range(3))
+        self._lanes = [*patient, Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)]
         self._write, self._accept, self._read, self._rest = self._lanes
         self._histories = Histories(history_bytes)
-        self._accepts = Group[NewRun, Acceptance](self._accept_batch)
+        self._accepts = Group[NewRun, Acceptance](self._accept_batch, limit=accepting.GROUP)
         self._states = Group[Key, BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
-        self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=8)
+        self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=32)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -127,18 +150,32 @@ class PostgresRuns:
     async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
         # Those that can start at once go together; each of the rest takes a transaction of its own, so that
         # one that is refused, or poisoned, does not fail its neighbours.
-        simple = [new for new in news if new.idempotency is None]
+        plain = [new for new in news if new.idempotency is None and not new.quotas]
+        starting = [new for new in plain if new.starts]
+        queueing = [new for new in plain if not new.starts]
 
-        async def together(connection: asyncpg.Connection[Any]) -> set[UUID]:
-            return await accepting.start_all(connection, simple, owner=self._owner, lease=self._lease)
+        async def start(connection: asyncpg.Connection[Any]) -> set[UUID]:
+            return await accepting.start_all(connection, starting, owner=self._owner, lease=self._lease)
 
-        try:
-            started = await self._accept.run(together) if simple else set()
-        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
-            started = set()
+        async def line_up(connection: asyncpg.Connection[Any]) -> set[UUID]:
+            return await accepting.line_up(connection, queueing)
+
+        started = await self._accept_together(start) if starting else set()
+        queued = await self._accept_together(line_up) if queueing else set()
         return [
-            Accepted(running=True) if new.run.id in started else await self._accept_alone(new) for new in news
+            Accepted(running=new.run.id in started)
+            if new.run.id in started or new.run.id in queued
+            else await self._accept_alone(new)
+            for new in news
         ]
+
+    async def _accept_together(
+        self, work: Callable[[asyncpg.Connection[Any]], Awaitable[set[UUID]]]
+    ) -> set[UUID]:
+        try:
+            return await self._accept.run(work)
+        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
+            return set()
 
     async def _accept_alone(self, new: NewRun) -> Acceptance | BaseException:
         async def work(connection: asyncpg.Connection[Any]) -> Acceptance:
@@ -168,7 +205,12 @@ class PostgresRuns:
     async def _flush_together(self, flushes: Sequence[Flush]) -> FlushResult:
         async def work(connection: asyncpg.Connection[Any]) -> FlushResult:
             return await flushing.write(
-                connection, flushes, owner=self._owner, lease=self._lease, now=self._now()
+                connection,
+                flushes,
+                owner=self._owner,
+                lease=self._lease,
+                now=self._now(),
+                counting=self._counts_usage(),
             )
 
         return await self._write.run(work)
@@ -236,23 +278,27 @@ class PostgresRuns:
         found: int = row["last_seq"]
         return found
 
+    async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
+        """See the port."""
+        async with self._read.use() as connection:
+            rows = await connection.fetch(_STANDINGS, runs)
+        return {row["id"]: (row["last_seq"], row["status"]) for row in rows}
+
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """See the port."""
         return await self._pages.submit((run_id, after, limit))
 
     async def _page_batch(self, asked: Sequence[tuple[UUID, int, int]]) -> Sequence[Sequence[Entry]]:
-        # Not for speed: a reader that goes away in the middle must not take the connection with it.
-        out: list[Sequence[Entry]] = []
+        # A reader that goes away in the middle must not take the connection with it; and many that follow one
+        # run ask for the same.
+        found: dict[tuple[UUID, int, int], Sequence[Entry]] = {}
         async with self._read.use() as connection:
-            for run_id, after, limit in asked:
-                rows = await connection.fetch(_PAGE, run_id, after, limit)
-                out.append(
-                    [
-                        token_block(row).after(after) if row["type"] is None else event_entry(row)
-                        for row in rows
-                    ]
-                )
-        return out
+            for run_id, after, limit in dict.fromkeys(asked):
+                rows = await connection.fetch(PAGE_STATEMENT, run_id, after, limit)
+                found[run_id, after, limit] = [
+                    token_block(row).after(after) if row["type"] is None else event_entry(row) for row in rows
+                ]
+        return [found[ask] for ask in asked]
 
     # Leases
 
@@ -261,19 +307,24 @@ class PostgresRuns:
         async with self._rest.use() as connection:
             return await holding.renew(connection, leases, self._lease)
 
-    async def claim(self, limit: int) -> Claimed:
+    async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
         """See the port."""
         async with self._rest.use() as connection:
             claimed = await holding.claim(
-                connection, limit, owner=self._owner, lease=self._lease, now=self._now()
+                connection, limit, owner=self._owner, lease=self._lease, now=self._now(), lost=lost
             )
-            held = [*claimed.orphans, *claimed.started, *claimed.woken]
+            held = [*claimed.orphans, *claimed.given_up, *claimed.started, *claimed.woken]
             if held:
                 rows = await connection.fetch(_LAST_SEQ, [record.id for record in held])
                 last = {row["id"]: row["last_seq"] for row in rows}
                 for record in held:
                     record.last_seq = last[record.id]
         return claimed
+
+    async def release(self, leases: Mapping[UUID, int]) -> None:
+        """See the port."""
+        async with self._rest.use() as connection:
+            await holding.release(connection, leases)
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """See the port."""

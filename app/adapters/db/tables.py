@@ -1,40 +1,27 @@
 """The tables as SQLAlchemy sees them; a test holds them equal to what the migrations make.
 
-Constraints that only Postgres cares about (checks, partial indexes) are told in the migrations alone.
+Constraints that only Postgres cares about (checks, partial indexes) are told in the migrations alone. Those
+of what a project has registered stand in `registered_tables`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import sqlalchemy as sa
-from sqlalchemy import Column, ForeignKey, MetaData, Table
+from sqlalchemy import Column, ForeignKey, Table
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 
-metadata = MetaData()
-
-
-def _id() -> Column[Any]:
-    return Column("id", sa.Uuid, primary_key=True)
-
-
-def _project() -> Column[Any]:
-    return Column("project_id", sa.Uuid, ForeignKey("projects.id", ondelete="CASCADE"), nullable=False)
-
-
-def _stamp(name: str, *, null: bool = False, default: bool = False) -> Column[Any]:
-    server = sa.func.now() if default else None
-    return Column(name, sa.DateTime(timezone=True), nullable=null, server_default=server)
-
-
-def _text(name: str, *, null: bool = True, **kw: Any) -> Column[Any]:
-    return Column(name, sa.Text, nullable=null, **kw)
-
-
-def _policies() -> Iterator[Column[Any]]:
-    return (Column(name, JSON) for name in ("gate", "permissions", "hooks"))
-
+from app.adapters.db.registered_tables import api_keys as api_keys
+from app.adapters.db.registered_tables import credentials as credentials
+from app.adapters.db.registered_tables import mcp_servers as mcp_servers
+from app.adapters.db.registered_tables import models as models
+from app.adapters.db.registered_tables import tools as tools
+from app.adapters.db.table_columns import hold_column as _hold
+from app.adapters.db.table_columns import id_column as _id
+from app.adapters.db.table_columns import metadata as metadata
+from app.adapters.db.table_columns import policy_columns as _policies
+from app.adapters.db.table_columns import project_column as _project
+from app.adapters.db.table_columns import stamp_column as _stamp
+from app.adapters.db.table_columns import text_column as _text
 
 projects = Table(
     "projects",
@@ -46,83 +33,8 @@ projects = Table(
     Column("self_approval", sa.Boolean, nullable=False, server_default="false"),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
-)
-
-api_keys = Table(
-    "api_keys",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    Column("digest", sa.LargeBinary, nullable=False, unique=True),
-    _text("prefix", null=False),
-    Column("scopes", ARRAY(sa.Text), nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("expires_at", null=True),
-    _stamp("revoked_at", null=True),
-)
-
-models = Table(
-    "models",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("provider", null=False),
-    _text("model", null=False),
-    _text("base_url"),
-    _text("api_key_env"),
-    Column("options", JSON, nullable=False),
-    Column("lifecycle", JSONB),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    Column("price", JSON),
-    _text("credential"),
-    Column("limits", JSONB),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-credentials = Table(
-    "credentials",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("kind", null=False),
-    _text("secret", null=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    _stamp("rotated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-tools = Table(
-    "tools",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    _text("kind", null=False),
-    _text("description", null=False),
-    Column("parameters", JSON, nullable=False),
-    Column("strict", sa.Boolean, nullable=False),
-    Column("idempotent", sa.Boolean, nullable=False),
-    Column("settings", JSON, nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
-)
-
-mcp_servers = Table(
-    "mcp_servers",
-    metadata,
-    _id(),
-    _project(),
-    _text("name", null=False),
-    Column("settings", JSON, nullable=False),
-    _stamp("created_at", default=True),
-    _stamp("updated_at", default=True),
-    sa.UniqueConstraint("project_id", "name"),
+    Column("retention_days", sa.Integer),
+    _hold(),
 )
 
 branches = Table(
@@ -144,6 +56,9 @@ branches = Table(
     Column("forked_at", sa.Uuid),
     _stamp("created_at", default=True),
     _stamp("updated_at", default=True),
+    Column("forked_run_id", sa.Uuid),
+    Column("forked_seq", sa.Integer),
+    _hold(),
 )
 
 runs = Table(
@@ -181,6 +96,8 @@ runs = Table(
     Column("resume", JSON),
     _stamp("wake_at", null=True),
     _stamp("ready_at", null=True),
+    Column("replaces", sa.Uuid),
+    Column("superseded", sa.Boolean, nullable=False, server_default="false"),
 )
 
 attempts = Table(
@@ -224,6 +141,7 @@ messages = Table(
     Column("run_id", sa.Uuid),
     Column("action_request_id", sa.Uuid, ForeignKey("messages.id", ondelete="CASCADE"), unique=True),
     _stamp("created_at"),
+    Column("superseded", sa.Boolean, nullable=False, server_default="false"),
     sa.UniqueConstraint("branch_id", "position"),
 )
 
@@ -348,6 +266,13 @@ token_blocks = Table(
     postgresql_partition_by="RANGE (run_id)",
 )
 
+purged_logs = Table(
+    "purged_logs",
+    metadata,
+    Column("run_id", sa.Uuid, primary_key=True),
+    Column("project_id", sa.Uuid, nullable=False),
+)
+
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
@@ -400,6 +325,47 @@ webhook_deliveries = Table(
     _stamp("last_attempt_at", null=True),
     _stamp("created_at", default=True),
     _stamp("ended_at", null=True),
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    _id(),
+    _project(),
+    Column("key_id", sa.Uuid, ForeignKey("api_keys.id", ondelete="CASCADE")),
+    Column("requests_per_minute", sa.Integer),
+    Column("concurrent_runs", sa.Integer),
+    Column("tokens_per_day", sa.BigInteger),
+    Column("cost_per_day", sa.Numeric),
+    _stamp("updated_at", default=True),
+)
+
+
+quota_minutes = Table(
+    "quota_minutes",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("minute", sa.BigInteger, nullable=False),
+    Column("quota", sa.Integer, nullable=False),
+    Column("taken", sa.Integer, nullable=False),
+    Column("granted", sa.Integer, nullable=False),
+)
+
+quota_runs = Table(
+    "quota_runs",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("run_id", sa.Uuid, primary_key=True),
+)
+
+quota_days = Table(
+    "quota_days",
+    metadata,
+    Column("quota_id", sa.Uuid, primary_key=True),
+    Column("day", sa.Date, primary_key=True),
+    Column("writer", sa.Uuid, primary_key=True),
+    Column("tokens", sa.BigInteger, nullable=False),
+    Column("cost", sa.Numeric, nullable=False),
 )
 
 audit_log = Table(

@@ -11,9 +11,8 @@ import httpx
 from pydantic import AfterValidator, Field
 
 from app.adapters.gemini_content.words import unknown_options
-from app.adapters.options import Options, checked
-from app.adapters.sse import DEFAULT_MAX_EVENT_BYTES
-from app.adapters.wire_options import HeaderName, HeaderValue, key_of, url_below
+from app.adapters.options import checked
+from app.adapters.wire_options import AnswerLimits, HeaderName, HeaderValue, key_of, url_below
 from app.core.errors import FieldError, Invalid
 from app.ports.provider import ModelEndpoint
 
@@ -29,7 +28,7 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-class Profile(Options):
+class Profile(AnswerLimits):
     """How an endpoint is to be asked."""
 
     headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
@@ -44,8 +43,6 @@ class Profile(Options):
     """Whether schemas are sent as they are, in `responseJsonSchema` and `parametersJsonSchema`."""
     sign_calls: bool | None = None
     """Whether earlier tool calls bear the word that stands for a lost signature; None judges by the name."""
-    max_event_bytes: int = Field(default=DEFAULT_MAX_EVENT_BYTES, ge=1024, le=1 << 30)
-    """How long one event of the answer may be."""
 
 
 def profile_of(endpoint: ModelEndpoint) -> Profile:

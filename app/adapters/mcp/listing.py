@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from app.core.errors import AppError
-from app.core.json_schema import current_schema
+from app.core.json_schema import InvalidSchema, current_schema
+from app.core.json_schema_drafts import DRAFT_04
 from app.core.json_text import NotJson, canonical, storable
 from app.core.mcp_server import McpServer, offered_name
 from app.ports.tool import ToolSpec
@@ -100,8 +102,8 @@ def _spec(owner: UUID | None, server: McpServer, tool: ListedTool, name: str) ->
     if not tool.name:
         raise ListRefused("a tool without a name is listed")
     try:
-        parameters = current_schema(tool.parameters, at="/inputSchema")
-        output = None if tool.output is None else current_schema(tool.output, at="/outputSchema")
+        parameters = _current(tool.parameters, "/inputSchema")
+        output = None if tool.output is None else _current(tool.output, "/outputSchema")
     except AppError as error:
         raise ListRefused(f"the tool {tool.name!r} cannot be taken: {error.detail}") from None
     if parameters.get("type") != "object":
@@ -116,6 +118,21 @@ def _spec(owner: UUID | None, server: McpServer, tool: ListedTool, name: str) ->
         origin={"server": server.name, "tool": tool.name},
         version=hashlib.sha256(tool.canonical()).hexdigest(),
     )
+
+
+def _current(schema: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+    """The schema as it is written today.
+
+    One that says no draft, and is none of today's, is taken for what it meant in draft-04 if it meant
+    something there: who registers a server cannot mend what it lists. Raises `InvalidSchema`.
+    """
+    try:
+        return current_schema(schema, at=at)
+    except InvalidSchema:
+        if "$schema" not in schema:
+            with suppress(InvalidSchema):
+                return current_schema({"$schema": DRAFT_04, **schema}, at=at)
+        raise
 
 
 def _text(tool: ListedTool) -> bytes:

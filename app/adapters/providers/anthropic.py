@@ -58,7 +58,14 @@ class AnthropicProvider:
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
-        answer = exchange(self._client, to, content, lambda type: AnswerReader(profile, type), self._now)
+        answer = exchange(
+            self._client,
+            to,
+            content,
+            lambda type: AnswerReader(profile, type),
+            self._now,
+            most_bytes=profile.max_answer_bytes,
+        )
         async with answer as batches:
             yield batches
 

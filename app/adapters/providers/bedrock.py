@@ -57,8 +57,15 @@ class BedrockProvider:
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
-        to, most = Destination(url, headers, secrets, endpoint.trusted), profile.max_event_bytes
-        answer = exchange(self._client, to, content, lambda type: AnswerReader(most, type), self._now)
+        to = Destination(url, headers, secrets, endpoint.trusted)
+        answer = exchange(
+            self._client,
+            to,
+            content,
+            lambda type: AnswerReader(profile.max_event_bytes, type),
+            self._now,
+            most_bytes=profile.max_answer_bytes,
+        )
         async with answer as batches:
             yield batches
 

@@ -61,8 +61,14 @@ class GeminiProvider:
         except (Invalid, NotJson) as error:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
-        most = profile.max_event_bytes
-        answer = exchange(self._client, to, content, lambda type: AnswerReader(most, type), self._now)
+        answer = exchange(
+            self._client,
+            to,
+            content,
+            lambda type: AnswerReader(profile.max_event_bytes, type),
+            self._now,
+            most_bytes=profile.max_answer_bytes,
+        )
         async with AsyncExitStack() as held:
             try:
                 batches = await held.enter_async_context(answer)

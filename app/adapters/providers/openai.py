@@ -83,7 +83,12 @@ class OpenAIProvider:
             fault = Fault(FaultKind.INTERNAL, f"the request cannot be made: {error}", type="bad_request")
             raise ProviderError(fault) from None
         answer = exchange(
-            self._client, target.to, content, lambda type: AnswerReader(target.profile, type), self._now
+            self._client,
+            target.to,
+            content,
+            lambda type: AnswerReader(target.profile, type),
+            self._now,
+            most_bytes=target.profile.max_answer_bytes,
         )
         async with answer as batches:
             yield batches

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from app.api.bodies import json_body
-from app.api.deps import IfMatch, Reader, Runner, Serving, etag
+from app.api.branch_replies import branch_reply
+from app.api.deps import Admin, IfMatch, Reader, Runner, Serving
 from app.api.documented import answers
 from app.api.once import AskedOnce
 from app.api.paging import id_cursor, paged
-from app.api.replies import reply
 from app.api.schemas.branches import (
     BranchPage,
     BranchQuery,
@@ -27,13 +27,13 @@ from app.core.errors import (
     BranchBusy,
     InvalidCursor,
     KeyReused,
+    LegalHold,
     NotFound,
     PreconditionFailed,
     UnknownModel,
     UnknownTool,
     UnsupportedOption,
 )
-from app.ports.catalog import Branch
 
 router = APIRouter(prefix="/v1/branches", tags=["branches"])
 
@@ -48,7 +48,7 @@ async def create_branch(
 ) -> Response:
     """Make a branch."""
     made = await services.branches.create(who, body.new(), asked.once(who, 201, branch_view))
-    return _shown(made, 201)
+    return branch_reply(made, 201)
 
 
 @router.get("", responses=answers(200, BranchPage, InvalidCursor))
@@ -63,13 +63,20 @@ async def list_branches(
 @router.get("/{branch_id}", responses=answers(200, BranchView, NotFound))
 async def get_branch(branch_id: UUID, who: Reader, services: Serving) -> Response:
     """Read a branch; its ETag is its version."""
-    return _shown(await services.branches.get(who, branch_id))
+    return branch_reply(await services.branches.get(who, branch_id))
 
 
 @router.patch(
     "/{branch_id}",
     responses=answers(
-        200, BranchView, NotFound, PreconditionFailed, UnknownModel, UnknownTool, UnsupportedOption
+        200,
+        BranchView,
+        NotFound,
+        LegalHold,
+        PreconditionFailed,
+        UnknownModel,
+        UnknownTool,
+        UnsupportedOption,
     ),
 )
 async def change_branch(
@@ -80,16 +87,26 @@ async def change_branch(
     body: Annotated[ChangeBranch, json_body(ChangeBranch)],
 ) -> Response:
     """Change settings: absent members stay, null clears, and `metadata` is merged (RFC 7396)."""
-    return _shown(await services.branches.change(who, branch_id, body.changes(), if_match=if_match))
+    return branch_reply(await services.branches.change(who, branch_id, body.changes(), if_match=if_match))
 
 
 @router.delete(
-    "/{branch_id}", status_code=204, responses=answers(204, None, NotFound, BranchBusy, PreconditionFailed)
+    "/{branch_id}",
+    status_code=204,
+    responses=answers(204, None, NotFound, BranchBusy, LegalHold, PreconditionFailed),
 )
 async def delete_branch(branch_id: UUID, who: Runner, services: Serving, if_match: IfMatch) -> Response:
     """Delete a branch with its messages, runs, function calls and events."""
     await services.branches.delete(who, branch_id, if_match=if_match)
     return Response(status_code=204)
+
+
+@router.post(
+    "/{branch_id}/purge", responses=answers(200, BranchView, NotFound, BranchBusy, LegalHold, KeyReused)
+)
+async def purge_branch(branch_id: UUID, who: Admin, services: Serving, asked: AskedOnce) -> Response:
+    """Remove messages, runs, calls, approvals and events of a branch for good; its settings stay."""
+    return branch_reply(await services.branches.purge(who, branch_id, asked.once(who, 200, branch_view)))
 
 
 @router.post("/{branch_id}/fork", status_code=201, responses=answers(201, BranchView, NotFound, KeyReused))
@@ -108,11 +125,4 @@ async def fork_branch(
         name=body.name,
         once=asked.once(who, 201, branch_view),
     )
-    return _shown(made, 201)
-
-
-def _shown(branch: Branch, status: int = 200) -> Response:
-    headers = {"ETag": etag(branch.version)}
-    if status == 201:
-        headers["Location"] = f"/v1/branches/{branch.id}"
-    return reply(branch_view(branch), status, headers)
+    return branch_reply(made, 201)

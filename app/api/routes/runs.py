@@ -16,17 +16,17 @@ from app.api.log_views import LogQuery, checked, view_of
 from app.api.paging import MAX_LIMIT, PageQuery, id_cursor, paged
 from app.api.replies import reply
 from app.api.running import InRunning, Running, follow, given, wants_stream
+from app.api.schemas.moments import RunNowOrThen, Seq, run_then
 from app.api.schemas.runs import RunPage, RunTextView, RunView
 from app.api.sse import LogView
 from app.api.views import run_body, text_body
-from app.core.errors import Conflict, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
+from app.core.errors import Conflict, EventsGone, FieldError, Invalid, InvalidCursor, NotFound, RunEnded
 from app.ports.storage import RunRecord
+from app.services.follow import page_of
+from app.services.moments import moment_of
 from app.services.pages import log_page, text_at
 
 router = APIRouter(prefix="/v1", tags=["runs"])
-
-MAX_SEQ = 2**31 - 1
-"""Numbers of events are 32 bits wide."""
 
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled", "expired"]
 Kind = Literal["operate", "act", "consensus"]
@@ -50,9 +50,7 @@ class TextQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     stream_id: UUID | None = Field(None, description="One of the run's streams; the main one by default.")
-    to_seq: int | None = Field(
-        None, ge=1, le=MAX_SEQ, description="The event after which it is read; the last by default."
-    )
+    to_seq: Seq | None = Field(None, description="The event after which it is read; the last by default.")
 
 
 @router.get("/runs", responses=answers(200, RunPage, InvalidCursor))
@@ -79,10 +77,28 @@ async def list_branch_runs(
     return paged(request, page, run_body, lambda run: run.id)
 
 
-@router.get("/runs/{run_id}", responses=answers(200, RunView, NotFound))
-async def get_run(run_id: UUID, who: ReadingKey, running: InRunning) -> Response:
-    """A run as it is now."""
-    return reply(run_body(await running.runs.get(who.project_id, run_id)))
+class ThenQuery(BaseModel):
+    """Of which moment a run is read."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    at: Seq | None = Field(None, description="The event after which it is; as the run is now by default.")
+
+
+@router.get("/runs/{run_id}", responses=answers(200, RunNowOrThen, NotFound, EventsGone))
+async def get_run(
+    run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[ThenQuery, Query()]
+) -> Response:
+    """A run as it is now; with `at`, as it stood after that event, from its log alone."""
+    run = await running.runs.get(who.project_id, run_id)
+    if query.at is None:
+        return reply(run_body(run))
+    moment = await moment_of(running.store, run, query.at)
+    if moment.ended and not run.ended:
+        run = await running.runs.get(
+            who.project_id, run_id
+        )  # it ended between the two looks: with its result
+    return reply(run_then(run, moment))
 
 
 @router.post(
@@ -99,7 +115,9 @@ async def cancel_run(run_id: UUID, who: Runner, running: InRunning) -> Response:
 @router.get(
     "/runs/{run_id}/events",
     responses=also(200, "A page, or the stream", {**LOG_PAGE, **EVENTS})
-    | answers(204, None, NotFound, InvalidCursor, Conflict, says="The stream has nothing more to say"),
+    | answers(
+        204, None, NotFound, InvalidCursor, Conflict, EventsGone, says="The stream has nothing more to say"
+    ),
 )
 async def read_events(
     request: Request,
@@ -120,12 +138,15 @@ async def read_events(
     if not wants_stream(request):
         return await _page(running, run, _cursor(run, query.after), min(query.limit, MAX_LIMIT), view)
     after = _cursor(run, request.headers.get("last-event-id") or query.after)
-    if run.ended and after == run.last_seq:
-        return Response(status_code=204)
+    if run.ended:
+        if after == run.last_seq:
+            return Response(status_code=204)
+        # Looked at before the answer begins: later there is no way to say that it is gone.
+        await page_of(running.store, run, after=after, limit=1)
     return follow(running, run, after=after, view=view, headers={"Run-Id": str(run.id)})
 
 
-@router.get("/runs/{run_id}/text", responses=answers(200, RunTextView, NotFound, InvalidCursor))
+@router.get("/runs/{run_id}/text", responses=answers(200, RunTextView, NotFound, InvalidCursor, EventsGone))
 async def read_text(
     run_id: UUID, who: ReadingKey, running: InRunning, query: Annotated[TextQuery, Query()]
 ) -> Response:

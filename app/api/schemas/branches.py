@@ -78,6 +78,12 @@ class ChangeBranch(BranchSettings):
         json_schema_extra={"examples": [{"chat_model": None, "metadata": {"customer": None, "tier": "gold"}}]}
     )
 
+    legal_hold: bool = Field(
+        False,
+        description="Nothing of the branch is deleted while it is true, whatever its age. Needs the scope "
+        "admin.",
+    )
+
     def changes(self) -> dict[str, Any]:
         """Column by column, only what was sent."""
         out = {name: getattr(self, name) for name in self.model_fields_set} | self.policies()
@@ -119,6 +125,9 @@ class BranchView(View):
                     "version": 1,
                     "parent_id": None,
                     "forked_at": None,
+                    "forked_run_id": None,
+                    "forked_seq": None,
+                    "legal_hold": False,
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
                 }
@@ -141,6 +150,9 @@ class BranchView(View):
     version: int = Field(description="Grows with every change by a client; also the ETag.")
     parent_id: UUID | None = Field(description="The branch that this one is a fork of.")
     forked_at: UUID | None = Field(description="The parent's last message that was copied.")
+    forked_run_id: UUID | None = Field(description="The run whose moment it began with, if it was one.")
+    forked_seq: int | None = Field(description="The event of that run after which it was.")
+    legal_hold: bool = Field(description="Whether nothing of it may be deleted.")
     created_at: datetime
     updated_at: datetime
 
@@ -165,6 +177,9 @@ def branch_view(branch: Branch) -> dict[str, Any]:
         "version": branch.version,
         "parent_id": branch.parent_id,
         "forked_at": branch.forked_at,
+        "forked_run_id": branch.forked_run_id,
+        "forked_seq": branch.forked_seq,
+        "legal_hold": branch.legal_hold,
         "created_at": instant(branch.created_at),
         "updated_at": instant(branch.updated_at),
     }

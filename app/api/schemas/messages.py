@@ -151,6 +151,7 @@ class MessageView(View):
                     "recipient": "user",
                     "content": {"text": "7", "value": None, "reasoning": None, "tool_calls": []},
                     "run_id": "019a0000-0000-7000-8000-000000000003",
+                    "superseded": False,
                     "created_at": "2026-11-30T12:00:00.000Z",
                 }
             ]
@@ -173,6 +174,7 @@ class MessageView(View):
         "action_response_id}`; action_response `{function, arguments, output, action_request_id, error}`."
     )
     run_id: UUID | None = Field(description="The run that made it; in a fork, the parent's.")
+    superseded: bool = Field(description="Whether its run was rolled back; no model is shown it any more.")
     created_at: datetime
 
 
@@ -198,6 +200,7 @@ def message_view(message: StoredMessage) -> dict[str, Any]:
         "recipient": message.recipient,
         "content": orjson.Fragment(_content(message)),
         "run_id": message.run_id,
+        "superseded": message.superseded,
         "created_at": instant(message.created_at),
     }
 

@@ -14,6 +14,7 @@ from app.api.schemas.common import Instant, PageView, View
 from app.api.schemas.policies import PolicySettings, policies_view
 from app.core.access import Scope
 from app.core.operate.lifecycle import LifecycleBody
+from app.core.retention import MOST_DAYS
 from app.ports.catalog import ApiKey, Project
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -45,11 +46,17 @@ class ChangeProject(PolicySettings):
     self_approval: bool = Field(
         False, description="Whether a key may decide waiting calls of runs that it has started itself."
     )
+    retention_days: Annotated[int, Field(ge=1, le=MOST_DAYS)] | None = Field(
+        None, description="How long the log of an ended run is kept; null is as long as the server does."
+    )
+    legal_hold: bool = Field(
+        False, description="Nothing of the project is deleted while it is true, whatever its age."
+    )
 
     def changes(self) -> dict[str, Any]:
         """Column by column, only what was sent."""
         out: dict[str, Any] = {}
-        for name in ("name", "self_approval"):
+        for name in ("name", "self_approval", "retention_days", "legal_hold"):
             if name in self.model_fields_set:
                 out[name] = getattr(self, name)
         if "lifecycle" in self.model_fields_set:
@@ -72,6 +79,8 @@ class ProjectView(View):
                     "permissions": None,
                     "hooks": None,
                     "self_approval": False,
+                    "retention_days": 90,
+                    "legal_hold": False,
                     "created_at": "2026-11-30T12:00:00.000Z",
                     "updated_at": "2026-11-30T12:00:00.000Z",
                 }
@@ -87,6 +96,10 @@ class ProjectView(View):
     permissions: dict[str, Any] | None
     hooks: list[dict[str, Any]] | None
     self_approval: bool = Field(description="Whether a key may decide calls of its own runs.")
+    retention_days: int | None = Field(
+        description="How long logs of ended runs are kept; null is as long as the server does."
+    )
+    legal_hold: bool = Field(description="Whether nothing of it may be deleted.")
     created_at: datetime
     updated_at: datetime
 
@@ -104,6 +117,8 @@ def project_view(project: Project) -> dict[str, Any]:
         "lifecycle": exact(project.lifecycle),
         **policies_view(project),
         "self_approval": project.self_approval,
+        "retention_days": project.retention_days,
+        "legal_hold": project.legal_hold,
         "created_at": instant(project.created_at),
         "updated_at": instant(project.updated_at),
     }

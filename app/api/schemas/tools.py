@@ -22,6 +22,7 @@ from app.core.http_tool import (
     TRIES,
     HttpSettings,
 )
+from app.core.json_schema_member import SchemaMember
 from app.core.signing import Signing
 from app.ports.tool import StoredTool, ToolSpec
 
@@ -140,7 +141,7 @@ class PutTool(Body):
 
     kind: Kind
     description: Annotated[str, Field(max_length=10_000)] = Field("", description="What models are told.")
-    parameters: dict[str, Any] = Field(
+    parameters: SchemaMember = Field(
         description="JSON Schema 2020-12 of the arguments, an object; `$ref` only leads inside of it."
     )
     strict: bool = Field(False, description="Whether the arguments must be exactly the schema's properties.")

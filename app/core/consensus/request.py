@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
 from app.core.consensus.decide import Conflict, Rules, Strategy
+from app.core.json_schema_member import SchemaMember
 from app.core.operate.lifecycle import LifecycleBody
 from app.core.operate.request import IfBusy
 
@@ -79,7 +80,7 @@ class ConsensusRequest(_Body):
     )
     threshold: Part = Field(0.8, description="Similarity from which on two outputs count as alike.")
     minimum_agreement: Part = Field(0.6, description="Part of all voters' weight that a majority needs.")
-    response_format: dict[str, Any] | None = Field(
+    response_format: SchemaMember | None = Field(
         None,
         description="JSON Schema 2020-12 that every output has to satisfy; one that does not is left out.",
     )
@@ -93,8 +94,9 @@ class ConsensusRequest(_Body):
     )
     if_busy: IfBusy = Field(
         "enqueue",
-        description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
-        "rollback are not offered by this version.",
+        description="When the branch has an active run: `enqueue` waits for its end, `reject` is a 409, "
+        "`interrupt` has it cancelled and takes its place, and `rollback` leaves what it said out of the "
+        "conversation, too.",
     )
 
     @field_validator("instruction")

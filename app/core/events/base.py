@@ -67,6 +67,11 @@ class Event:
                 out[wire] = value
         return out
 
+    @classmethod
+    def required(cls) -> tuple[str, ...]:
+        """The members that every meta of the type has."""
+        return tuple(wire for _, wire, optional in cls._wire_names if not optional)
+
     def then(self, *callbacks: Callback) -> Self:
         """This event, with the callbacks that fire after it."""
         self.callbacks = callbacks

@@ -14,7 +14,7 @@ class RetryStart(Event):
     max_attempts: int
     """The limit that this kind of fault is measured against."""
     category: str
-    """network, transient, model or content."""
+    """network, transient, model or content; `recovery` where a process was lost."""
 
 
 @event("RETRY_ATTEMPT", 81)

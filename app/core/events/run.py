@@ -16,15 +16,18 @@ class RunQueued(Event):
 class RunStarted(Event):
     """A process has taken the run up."""
 
+    position: int | None = None
+    """Where in the conversation the run begins: its first message comes there. Absent without a branch."""
+
 
 @event("RUN_RECOVERED", 262, per_stream=False)
 class RunRecovered(Event):
-    """Another process has taken the run over from one that was lost."""
+    """Another process has taken the run over from one that was lost, or stopped, and goes on with it."""
 
     epoch: int
     """The new holder's number."""
     cause: str
-    """For example `lease_expired`."""
+    """`lease_expired`, or `shutdown` where the process gave the run up in good order."""
 
 
 @event("RESULT_VALIDATED", 263, per_stream=False)

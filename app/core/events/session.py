@@ -75,6 +75,10 @@ class Complete(Event):
     """Its length in code points."""
     state: dict[str, Any] | None = None
     """What on_complete is given."""
+    finish_reason: str | None = None
+    """Why the model stopped, in the service's words; absent when it did not say or the word is not known."""
+    finish_reason_raw: str | None = None
+    """The same in the provider's word."""
 
 
 @event("ERROR", 9)

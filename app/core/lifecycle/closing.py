@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.core.events.abort import AbortCompleted, AbortRequested
 from app.core.events.base import Callback
 from app.core.events.fallback import FallbackEnd
@@ -21,18 +23,22 @@ from app.core.lifecycle.standing import UNDER_WAY, Standing
 from app.core.lifecycle.table import State
 from app.core.lifecycle.verdict import Verdict
 
+OVER: Final = "the time for the run is over"
+"""What is said at the deadline."""
+
 
 def complete(session: Standing) -> Steps[None]:
     """The answer is there and passed every check."""
     session.enter(State.COMPLETE)
     yield from end_attempt(session, "completed")
-    if session.spent.retries:
-        yield RetryEnd(True, session.spent.retries, session.attempt)
+    if retries := session.spent.retries + session.spent.recoveries:
+        yield RetryEnd(True, retries, session.attempt)
     yield from leave_fallback(session, success=True)
     count, length = session.token_count, session.length
     saved = sum(map(len, session.draft.texts[: session.saved_at]))
     state = session.tally.state(count, length, session.fallback_index, saved)
-    yield Complete(count, length, state).then(Callback("on_complete", (state,)))
+    end = Complete(count, length, state, session.finish_reason, session.finish_reason_raw)
+    yield end.then(Callback("on_complete", (state,)))
     yield from _end(session, None)
 
 
@@ -42,7 +48,7 @@ def halt(session: Standing, failure: Failure, verdict: Verdict) -> Steps[None]:
     session.tally.causes.append(failure.error)
     yield from leave_fallback(session, success=False)
     all_failed = session.fallback_index > 0 and failure.trouble.fallback and not verdict.cut_short
-    error = _exhausted(session.tally.causes) if all_failed else failure.error
+    error = faults.exhausted(session.tally.causes) if all_failed else failure.error
     yield from _end(session, error)
 
 
@@ -87,14 +93,3 @@ def _end(session: Standing, error: StreamError | None, *, aborted: bool = False)
     yield SessionEnd(error is None, session.openings)
     yield session.tally.summary(session.token_count, session.fallback_index, session.now_ms)
     yield Finish(error, aborted)
-
-
-def _exhausted(causes: list[StreamError]) -> StreamError:
-    """Every model failed; `causes` holds the last error of each."""
-    return StreamError(
-        faults.EXHAUSTED.code,
-        f"all {len(causes)} models failed; the last one: {causes[-1].message}",
-        faults.EXHAUSTED.category,
-        retryable=any(cause.retryable for cause in causes),
-        detail={"causes": [cause.wire() for cause in causes]},
-    )

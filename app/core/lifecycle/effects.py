@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -99,6 +99,13 @@ class StreamError:
         if self.detail:
             out["detail"] = self.detail
         return out
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> StreamError:
+        """What `wire` gave."""
+        return cls(
+            told["code"], told["message"], told["category"], told["retryable"], dict(told.get("detail", {}))
+        )
 
 
 @dataclass(slots=True)

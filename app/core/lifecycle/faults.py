@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -258,3 +259,14 @@ def _by_words(fault: Fault) -> Trouble:
     if _RATE_LIMIT.search(words):
         return RATE_LIMIT
     return SERVER if _OVERLOADED.search(words) else UNKNOWN
+
+
+def exhausted(causes: Sequence[StreamError]) -> StreamError:
+    """Every model failed; `causes` holds the last error of each."""
+    return StreamError(
+        EXHAUSTED.code,
+        f"all {len(causes)} models failed; the last one: {causes[-1].message}",
+        EXHAUSTED.category,
+        retryable=any(cause.retryable for cause in causes),
+        detail={"causes": [cause.wire() for cause in causes]},
+    )

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.core.chunks import Chunk
 from app.core.faults import Fault
+
+if TYPE_CHECKING:
+    from app.core.lifecycle.replay import Replay
 
 
 @dataclass(slots=True)
 class Begin:
     """Start the session; the first input, once."""
+
+
+@dataclass(slots=True)
+class TakeOver:
+    """Go on with a session whose process was lost; the first input, in the place of `Begin`."""
+
+    past: Replay
+    """What its log tells."""
+    number: int
+    """Which recovery of the run it is, from 1."""
 
 
 @dataclass(slots=True)
@@ -64,4 +77,4 @@ class Answer:
     duration_ms: float = 0.0
 
 
-Input = Begin | Opened | Closed | Failed | Tick | Held | Abort | Answer | Chunk
+Input = Begin | TakeOver | Opened | Closed | Failed | Tick | Held | Abort | Answer | Chunk

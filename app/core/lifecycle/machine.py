@@ -13,16 +13,29 @@ from typing import Any
 from app.core.chunks import Chunk, TextDelta
 from app.core.events.session import Token
 from app.core.lifecycle import faults
-from app.core.lifecycle.closing import abort
-from app.core.lifecycle.effects import Ask, Effect, Steps
+from app.core.lifecycle.closing import OVER, abort
+from app.core.lifecycle.effects import Ask, Effect, Finish, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure, failure_of
-from app.core.lifecycle.inputs import Abort, Answer, Begin, Closed, Failed, Held, Input, Opened, Tick
+from app.core.lifecycle.inputs import (
+    Abort,
+    Answer,
+    Begin,
+    Closed,
+    Failed,
+    Held,
+    Input,
+    Opened,
+    TakeOver,
+    Tick,
+)
 from app.core.lifecycle.limits import Limit
 from app.core.lifecycle.opening import ask, retry, start
 from app.core.lifecycle.reading import answer_begins, conclude, look, read, silence
+from app.core.lifecycle.replay import Replay
 from app.core.lifecycle.standing import UNDER_WAY, Standing
 from app.core.lifecycle.table import TERMINAL, State
+from app.core.lifecycle.takeover import recall, take_over
 
 
 class UnexpectedInput(Exception):
@@ -69,6 +82,10 @@ class StreamMachine(Standing):
             return self._run(steps, item)
         return self._run(self._react(item))
 
+    def recall(self, past: Replay) -> Finish:
+        """Stand at the end of a session that is over, as its log tells of it; only in place of `Begin`."""
+        return recall(self, past)
+
     @property
     def asking(self) -> bool:
         """Whether an `Answer` is waited for."""
@@ -78,7 +95,8 @@ class StreamMachine(Standing):
         expected = isinstance(item, Answer) == self.asking or (
             self.asking and isinstance(item, Abort | Tick | Held)
         )
-        if not expected or isinstance(item, Begin) is not (self.state is State.INIT and not self.asking):
+        at_first = self.state is State.INIT and not self.asking
+        if not expected or isinstance(item, Begin | TakeOver) is not at_first:
             raise UnexpectedInput(f"{type(item).__name__} in state {self.state}")
 
     def _run(self, steps: Steps[Any], answer: Answer | None = None) -> list[Effect]:
@@ -101,6 +119,8 @@ class StreamMachine(Standing):
         match item:
             case Begin():
                 return self._begin()
+            case TakeOver(past=past, number=number):
+                return take_over(self, past, number)
             case Tick():
                 return self._tick()
             case Held(ms=ms):
@@ -127,7 +147,7 @@ class StreamMachine(Standing):
             case None:
                 return _nothing()
             case Limit.TOTAL:
-                return self._abort("timeout", Failure(faults.DEADLINE, "the time for the run is over"))
+                return self._abort("timeout", Failure(faults.DEADLINE, OVER))
             case Limit.PAUSE:
                 return retry(self)
             case Limit.INITIAL | Limit.INTER as limit:

@@ -12,10 +12,15 @@ class Outage:
 
     __slots__ = ("_dropped_ms", "_failed", "_since_ms")
 
-    def __init__(self) -> None:
-        self._dropped_ms: float | None = None
-        self._since_ms: float | None = None
-        self._failed = 0
+    def __init__(
+        self, dropped_ms: float | None = None, since_ms: float | None = None, failed: int = 0
+    ) -> None:
+        """What is known of one that has begun: when the connection dropped, since when the network fails, and
+        how many attempts have failed since the last token.
+        """
+        self._dropped_ms = dropped_ms
+        self._since_ms = since_ms
+        self._failed = failed
 
     def failed(self, failure: Failure, *, opened: bool, now_ms: float) -> list[Event]:
         """An attempt failed; `opened` says whether its answer had begun."""

@@ -27,17 +27,23 @@ def resume_at(session: Standing, failure: Failure) -> int:
     A fault of the content leaves the last checkpoint that was saved before it; any other, all there is. A
     half-written tool call leaves nothing: the next attempt would answer to half of a call.
     """
+    of_the_content = failure.trouble.category == "content"
+    if session.draft.tool_parts or (of_the_content and session.seam is not None):
+        return 0  # in the latter case the answer did not go on from the checkpoint, so it is of no use
+    return tokens_before(session, failure.trouble.category, failure.position)
+
+
+def tokens_before(session: Standing, category: str, position: int | None) -> int:
+    """How many tokens of the text a fault of a category, and at a place in it, leaves."""
     options, draft = session.options.continuation, session.draft
-    if options is None or draft.tool_parts:
+    if options is None:
         return 0
-    if failure.trouble.category != "content":
+    if category != "content":
         return len(draft.texts)
-    if session.seam is not None:
-        return 0  # the answer did not go on from the checkpoint, so it is of no use
     lengths = [0, *accumulate(map(len, draft.texts))]
     good = lengths[-1] - 1
-    if failure.position is not None:
-        good = min(good, failure.position)
+    if position is not None:
+        good = min(good, position)
     at = session.saved_at
     while at > 0 and lengths[at] > good:
         at -= options.checkpoint_every

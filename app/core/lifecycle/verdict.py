@@ -25,6 +25,8 @@ class Spent:
     """All of them."""
     attempts: int = 0
     """Those that faults of the answer itself were the reason for."""
+    recoveries: int = 0
+    """Retries because a process was lost; they are measured against nothing here."""
 
 
 @dataclass(frozen=True, slots=True)

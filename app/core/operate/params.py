@@ -24,7 +24,7 @@ from app.core.operate.request import (
     OperateRequest,
 )
 from app.core.operate.response_fields import schema_of_fields
-from app.core.operate.unsupported import ACT, OPERATE, refuse_unsupported
+from app.core.operate.unsupported import OPERATE, refuse_unsupported
 
 __all__ = [
     "ActParams",
@@ -204,8 +204,7 @@ def resolve(request: OperateRequest, branch: BranchSettings) -> OperateParams:
 
 
 def resolve_act(request: ActRequest) -> ActParams:
-    """The parameters of a run. Raises `Invalid` or `UnsupportedOption` with pointers."""
-    refuse_unsupported(request.model_dump(exclude_unset=True), ACT)
+    """The parameters of a run. Raises `Invalid` with pointers."""
     calls = accept(request.requests)
     if len(calls) > MAX_ACTIONS:
         where = FieldError("/requests", f"{len(calls)} calls, at most {MAX_ACTIONS} may be asked for")

@@ -10,6 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from app.core.images import MAX_IMAGES, Image
+from app.core.json_schema_member import SchemaMember
 from app.core.operate.lifecycle import LifecycleBody
 
 MAX_ACTIONS = 128
@@ -100,7 +101,7 @@ class FieldModel(_Body):
     """A further field of the answer, beside those of the response format."""
 
     name: str = Field(min_length=1, max_length=200)
-    schema_: dict[str, Any] = Field(alias="schema", description="JSON Schema 2020-12 of its value.")
+    schema_: SchemaMember = Field(alias="schema", description="JSON Schema 2020-12 of its value.")
     nullable: bool = Field(False, description="It may be null, or be missing.")
     listable: bool = Field(False, description="Its value is a list of what the schema describes.")
 
@@ -143,7 +144,7 @@ class OperateRequest(_Body):
         description="Sampling options in the provider's own words.",
         examples=[{"temperature": 0}],
     )
-    response_format: dict[str, Any] | None = Field(
+    response_format: SchemaMember | None = Field(
         None, description="JSON Schema 2020-12 that the answer has to satisfy."
     )
     response_fields: Annotated[dict[str, Any], Field(min_length=1)] | None = Field(
@@ -226,8 +227,9 @@ class OperateRequest(_Body):
     )
     if_busy: IfBusy = Field(
         "enqueue",
-        description="When the branch has an active run: wait for its end, or reject with 409. Interrupt and "
-        "rollback are not offered by this version.",
+        description="When the branch has an active run: `enqueue` waits for its end, `reject` is a 409, "
+        "`interrupt` has it cancelled and takes its place, and `rollback` leaves what it said out of the "
+        "conversation, too.",
     )
     lifecycle: LifecycleBody | None = Field(None, description="Overrides the branch's, field by field.")
 
@@ -264,4 +266,4 @@ class ActRequest(_Body):
     )
     verbose_action: bool = Field(False, description="Logs a preview of each call's arguments.")
     call_params: CallParams | None = None
-    if_busy: IfBusy = "enqueue"
+    if_busy: IfBusy = Field("enqueue", description="As in operate.")

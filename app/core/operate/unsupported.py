@@ -12,17 +12,8 @@ from app.core.operate.middle import MIDDLE_NAMES
 Accepted = Mapping[tuple[str, ...], tuple[Any, ...]]
 """Path of an option -> the values of it that ask for nothing we do not do."""
 
-ACT: Final[Accepted] = {
-    ("if_busy",): ("enqueue", "reject"),
-}
-
 OPERATE: Final[Accepted] = {
-    **ACT,
     ("middle",): (None, *MIDDLE_NAMES),
-}
-
-CONSENSUS: Final[Accepted] = {
-    ("if_busy",): ACT[("if_busy",)],
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-import orjson
+from pydantic_core import from_json
 
 from app.core.events.fallback import FallbackStart
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
@@ -140,4 +140,4 @@ class PartialLog:
 
 
 def _meta(entry: EventEntry) -> Any:
-    return orjson.loads(entry.meta or "{}")
+    return from_json(entry.meta or "{}")  # exact: the error may quote numbers of any size

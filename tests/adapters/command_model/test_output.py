@@ -239,6 +239,13 @@ def test_secrets_are_masked_in_what_is_observed_and_in_faults() -> None:
     assert outcome == ToolOutcome("t", "KEY=[redacted]", False)
 
 
+def test_secrets_are_masked_in_the_reason_to_stop() -> None:
+    assert heard(reader(), lines({"type": "end", "reason": f"no {SECRET}"})) == [
+        FinishReason(None, "no [redacted]"),
+        EndMark(),
+    ]
+
+
 def test_what_is_observed_is_bounded_and_can_be_stored() -> None:
     long = ["x" * 100] * 1_000
     outcome = {"type": "tool_result", "id": "t" * 1_000, "output": long}

@@ -159,6 +159,19 @@ for n in range(100_000):
     assert not (stage.folder / "far").exists()
 
 
+async def test_a_command_that_writes_without_end_is_ended(stage: Stage) -> None:
+    stage.runs(
+        NOTES + "note('child')\nwhile True: say(type='text', text='y' * 1_000)\n",
+        max_answer_bytes=2_000_000,
+    )
+    answer = await stage.answered()
+    assert answer.fault is not None
+    assert (answer.fault.kind, answer.fault.type) == (FaultKind.MALFORMED, "too_large")
+    assert 0 < len(answer.text) < 2_000_000
+    pid = await stage.pid("child")
+    await until(lambda: not alive(pid))
+
+
 async def test_an_exit_status_is_a_fault_with_the_end_of_its_complaints(stage: Stage) -> None:
     stage.runs(
         """

@@ -43,7 +43,7 @@ COUNTED = UsageReport(124, 9, cached_input_tokens=100, cache_write_tokens=20)
 END: list[Chunk] = [COUNTED, EndMark()]
 
 
-def assistant(*content: dict[str, Any], parent: str | None = None, **more: Any) -> dict[str, Any]:
+def assistant(*content: Any, parent: str | None = None, **more: Any) -> dict[str, Any]:
     message = {"id": "msg", "role": "assistant", "content": list(content)}
     return {"type": "assistant", "message": message, "parent_tool_use_id": parent, **more}
 
@@ -128,6 +128,12 @@ def test_what_claudes_sub_agents_say_is_no_answer_but_their_tools_are_observed()
         event(parent="t", type="content_block_delta", delta={"type": "text_delta", "text": "aside"}),
     )
     assert chunks == []
+
+
+def test_the_parts_of_a_message_are_told_in_their_order() -> None:
+    parts = [{"type": "text", "text": "I look."}, TOOL_USE, "stray", {"type": "text", "text": "Done."}]
+    chunks, _ = read("claude", assistant(*parts))
+    assert chunks == [MessageBreak(), TextDelta("I look."), OBSERVED[0], MessageBreak(), TextDelta("Done.")]
 
 
 def test_an_error_of_claudes_model_server_is_none_of_its_words() -> None:

@@ -47,6 +47,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"env": ["BRANCHLINE_SECRET_KEY"]}, "given to no command"),
     ({"env": ["DATABASE_URL"]}, "given to no command"),
     ({"max_line_bytes": 10}, "max_line_bytes"),
+    ({"max_answer_bytes": 1 << 40}, "max_answer_bytes"),
     ({"grace_s": -1}, "grace_s"),
     ({"shell": True}, "shell"),
 ]

@@ -69,6 +69,29 @@ class Talk:
         result = await store.flush([self.world.end(new)])
         assert not result.lost
 
+    async def rolled_back(self, store: PostgresRuns, branch_id: UUID, *said: Content) -> None:
+        """A run that says something and is rolled back, while everybody reads what it says, by one that says
+        nothing.
+        """
+        state = await store.branch_state(PROJECT, branch_id)
+        seen: dict[str, int] = {"version": state.version, "position": state.next_position}
+        gone, other = self.world.run(branch_id, **seen), self.world.run(branch_id, if_busy="rollback", **seen)
+        assert await store.accept(gone) == Accepted(running=True)
+        rows = [
+            NewMessage(self.world.ids.new(), one.kind, dumps(one.wire()).decode())
+            for one in said
+            if not isinstance(one, ActionResponseContent)
+        ]
+        await store.flush([self.world.flush(gone, rows=rows[:1])])
+        await self.agree(branch_id)
+        assert await self.fresh.accept(other) == Accepted(running=False, replaces=gone.run.id)
+        ending = self.world.end(gone, "cancelled")
+        ending.rows = rows[1:]
+        (started,) = (await store.flush([ending])).started
+        ending = self.world.end(other)
+        ending.epoch = started.epoch
+        assert not (await store.flush([ending])).lost
+
     async def append(self, branch_id: UUID, *said: Content) -> None:
         """What a client adds over HTTP does."""
         messages = [SaidMessage(one.kind, dumps(one.wire()).decode(), None, None) for one in said]
@@ -120,7 +143,7 @@ async def test_whoever_adds_to_a_branch_all_see_the_same(talk: Talk, seed: int) 
     branches = [await talk.world.branch()]
     for number in range(40):
         branch_id = chance.choice(branches)
-        match chance.randrange(8):
+        match chance.randrange(9):
             case 0 | 1 | 2:
                 await talk.turn(chance.choice(talk.keeping), branch_id, *spoken(chance, number))
             case 3:
@@ -133,6 +156,8 @@ async def test_whoever_adds_to_a_branch_all_see_the_same(talk: Talk, seed: int) 
             case 6:
                 made = await talk.branches.fork(PROJECT, branch_id, at_message=None, name=None)
                 branches.append(made.id)
+            case 7:
+                await talk.rolled_back(chance.choice(talk.keeping), branch_id, *spoken(chance, number))
             case _ if len(branches) > 1:
                 branches.remove(branch_id)
                 await talk.branches.delete(PROJECT, branch_id, if_match=None)

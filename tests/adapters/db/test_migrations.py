@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from app.adapters.db.engine import make_engine
 from app.adapters.db.migrate import head, is_current, migrate
-from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, weeks_ahead
+from app.adapters.db.partitions import AHEAD, WEEK_MS, ensure_partitions, first_id, week_of, weeks_ahead
 from app.adapters.db.tables import metadata
 from tests.conftest import ROOT
 from tests.support.ambient import NOW_MS
@@ -76,6 +76,22 @@ async def test_migrating_again_changes_nothing(database_url: str) -> None:
     await engine.dispose()
 
 
+@pytest.mark.parametrize(("revision", "current"), [("9999", True), ("0001", False)])
+async def test_a_database_of_a_later_version_serves_and_is_left_alone(
+    database_url: str, revision: str, current: bool
+) -> None:
+    """So that processes of two versions run side by side, and the older ones can be started anew."""
+    engine = make_engine(database_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+    assert await is_current(engine) is current
+    if current:
+        await migrate(engine, now_ms=NOW_MS)
+        async with engine.connect() as connection:
+            assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == revision
+    await engine.dispose()
+
+
 async def test_what_followed_the_first_tables_can_be_taken_back_and_made_again(database_url: str) -> None:
     def back_and_forth(connection: Connection) -> tuple[list[Any], list[Any]]:
         config = Config()
@@ -99,3 +115,15 @@ def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
     config = Config()
     config.set_main_option("script_location", str(ROOT / "migrations"))
     assert ScriptDirectory.from_config(config).get_current_head() == head()
+
+
+async def test_making_partitions_waits_for_nobody_who_writes(database_url: str) -> None:
+    engine = make_engine(database_url)
+    async with engine.connect() as writer:
+        row = {"id": first_id(week_of(NOW_MS))}
+        await ensure_partitions(writer, now_ms=NOW_MS)
+        await writer.commit()
+        await writer.execute(text("INSERT INTO events (run_id, ts, seq, type) VALUES (:id, 1, 1, 260)"), row)
+        async with asyncio.timeout(20), engine.begin() as maker:
+            await ensure_partitions(maker, now_ms=NOW_MS + 50 * WEEK_MS)
+    await engine.dispose()

@@ -135,6 +135,16 @@ async def test_a_whole_completion_is_one_answer(provider: OpenAIProvider) -> Non
         assert (answer.text, answer.finish, answer.ended) == ("whole", "stop", True)
 
 
+async def test_a_whole_completion_may_be_as_long_as_any_other_answer(provider: OpenAIProvider) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "x" * 3_000}, "finish_reason": "stop"}]}).encode()
+    attempt = Attempt([body], content_type="application/json", write_size=500)
+    assert (await answer_to(provider, attempt, options={"max_answer_bytes": len(body)})).ended
+    answer = await answer_to(provider, attempt, options={"max_answer_bytes": len(body) - 1})
+    assert not answer.opened
+    assert answer.fault is not None
+    assert answer.fault.type == "too_large"
+
+
 async def test_a_stream_without_a_content_type_is_read_as_it_comes(provider: OpenAIProvider) -> None:
     attempt = Attempt([*chat_wire.text("a", "b")], content_type=None)
     assert (await answer_to(provider, attempt)).text == "ab"
@@ -193,6 +203,17 @@ async def test_the_key_is_in_no_fault(provider: OpenAIProvider, caplog: pytest.L
         assert SECRET not in told
         assert header not in told
     assert SECRET not in repr(what.endpoint)
+
+
+async def test_the_key_is_in_no_reason_to_stop(provider: OpenAIProvider) -> None:
+    for word, told in (
+        (f"blocked: {SECRET}", "blocked: [redacted]"),
+        (f"{SECRET[:14]} is no key", "[redacted] is no key"),
+        ("out_of_breath", "out_of_breath"),
+    ):
+        said = [chat_wire.delta({"content": "a"}), chat_wire.delta({}, word), chat_wire.DONE]
+        answer = await answer_to(provider, Attempt(said), api_key=SECRET)
+        assert (answer.text, answer.finish, answer.finish_raw) == ("a", None, told)
 
 
 async def drain(provider: OpenAIProvider, what: Opening) -> None:

@@ -135,5 +135,4 @@ def test_tools_are_narrowed_and_never_added(request_says: Any, branch_says: Any)
 
 
 def test_what_is_still_refused() -> None:
-    own = {path[0] for path in OPERATE if path[0] not in ("call_params", "if_busy")}
-    assert own == {"middle"}
+    assert {path[0] for path in OPERATE} == {"middle"}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.events.run import RunCompleted
+from app.core.events.run import RunCompleted, RunFailed
 from app.core.events.session import SessionStart
 from app.core.partial.covers import is_beginning_of
 from app.core.partial.log import PartialLog
@@ -121,6 +121,17 @@ def test_without_a_place_there_is_a_result_and_nothing_is_needed_for_it() -> Non
     assert by.behind(entries[-1:]) is None
     (told,) = frames(entries[-1:], by)
     assert (told["value"], told["continues"]) == ("text", True)
+
+
+@pytest.mark.parametrize(
+    "number", [10**30 + 1, 10**400, 0.1], ids=["large", "larger than a double", "broken"]
+)
+def test_an_error_is_told_with_every_digit_of_its_numbers(number: float) -> None:
+    log = writer()
+    error = {"code": "PROVIDER_ERROR", "message": "no", "detail": {"more": number}}
+    log.log.event(RunFailed("failed", None, error), more='{"result":null}')
+    (told,) = frames(log.entries, PartialLog(RUN, ANYTHING))
+    assert (told["status"], told["error"]) == ("failed", error)
 
 
 WHOLE: list[tuple[Any, Any, bool]] = [

@@ -1,0 +1,1 @@
+"""What a run was at a moment, told by its log alone."""

@@ -1,0 +1,64 @@
+"""Runs that a process gives up in good order: the next claim has them at once, and knows why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.core.events.run import RunStarted
+from app.services.entries import entry_of
+from tests.adapters.db.test_run_store import World, world
+from tests.support.ambient import NOW_MS
+
+pytestmark = pytest.mark.anyio
+
+__all__ = ["world"]
+
+
+async def test_what_is_released_is_claimed_at_once_and_told_apart_from_what_was_lost(world: World) -> None:
+    left, lost, kept = [world.run(await world.branch()) for _ in range(3)]
+    brief = world.another(lease_ms=0)
+    await world.store.accept(left)
+    await brief.accept(lost)
+    await world.store.accept(kept)
+    assert not (await world.store.claim(0)).orphans
+    await world.store.release({left.run.id: 1})
+    claimed = await brief.claim(10)
+    assert [(run.id, run.epoch, run.last_seq) for run in claimed.given_up] == [(left.run.id, 2, 1)]
+    assert [run.id for run in claimed.orphans] == [lost.run.id]
+    await brief.close()
+
+
+async def test_who_has_released_a_run_may_write_until_it_is_claimed(world: World) -> None:
+    new = world.run(await world.branch())
+    await world.store.accept(new)
+    await world.store.release({new.run.id: 1})
+    flush = world.flush(new, entry_of(RunStarted(), 2, NOW_MS))
+    assert not (await world.store.flush([flush])).lost
+    (run,) = (await world.store.claim(10)).given_up
+    assert run.last_seq == 2
+    late = replace(flush, entries=[entry_of(RunStarted(), 3, NOW_MS)])
+    assert list((await world.store.flush([late])).lost) == [new.run.id]
+
+
+async def test_a_run_that_is_somebody_else_s_cannot_be_released(world: World) -> None:
+    new = world.run(await world.branch())
+    brief = world.another(lease_ms=0)
+    await brief.accept(new)
+    assert len((await world.store.claim(10)).orphans) == 1
+    await brief.release({new.run.id: 1})
+    claimed = await world.store.claim(10)
+    assert not claimed.given_up
+    assert not claimed.orphans
+    await brief.close()
+
+
+async def test_a_run_that_has_ended_stays_as_it_is(world: World) -> None:
+    new = world.run(await world.branch())
+    await world.store.accept(new)
+    await world.store.flush([world.end(new)])
+    await world.store.release({new.run.id: 1})
+    claimed = await world.store.claim(10)
+    assert not claimed.given_up
+    assert not claimed.orphans

@@ -1,0 +1,108 @@
+"""A network between a service and its database that a test can hold up, cut, and make forget connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Self
+
+from app.adapters.db.engine import database_url, driver_arguments
+
+
+class Relay:
+    """Passes bytes on between its own loopback port and a Postgres."""
+
+    def __init__(self, url: str) -> None:
+        self._to = driver_arguments(url)
+        self._url = database_url(url)
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._refuses = False
+        self._connections: set[asyncio.Task[None]] = set()
+        self._deaf: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """What the service is given as its database."""
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        there = self._url.set(drivername="postgresql", host="127.0.0.1", port=port, query={})
+        return there.render_as_string(hide_password=False)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        if self._connections:
+            await asyncio.wait(self._connections)
+        await self._server.wait_closed()
+
+    def hold(self) -> None:
+        """Let nothing through for a while; what was sent comes later."""
+        self._flows.clear()
+
+    def release(self) -> None:
+        """Let all through again."""
+        self._flows.set()
+        self._refuses = False
+
+    def cut(self, *, refuse: bool = False) -> None:
+        """End every connection, and refuse new ones if that is asked for."""
+        self._refuses = refuse
+        for task in self._connections:
+            task.cancel()
+
+    def forget(self) -> None:
+        """Lose what is sent on the connections that there are, and tell nobody; new ones are fine."""
+        self._deaf |= self._connections
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            if not self._refuses:
+                await self._pass(task, reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _pass(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        host, port = self._to["host"], self._to.get("port", 5432)
+        if host.startswith("/"):
+            there = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        else:
+            there = await asyncio.open_connection(host, port)
+        ways = [
+            asyncio.create_task(self._copy(task, *way)) for way in ((reader, there[1]), (there[0], writer))
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.wait(ways)
+            there[1].close()
+            with contextlib.suppress(OSError):
+                await there[1].wait_closed()
+
+    async def _copy(
+        self, task: asyncio.Task[None], source: asyncio.StreamReader, sink: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await source.read(65_536):
+                await self._flows.wait()
+                if task not in self._deaf:
+                    sink.write(piece)
+                    await sink.drain()
