@@ -242,7 +242,8 @@ class Runs:
                 break
             if execution is not None:
                 await asyncio.wait({execution.done}, timeout=min(left_s, CLOSING_S if unless else left_s))
-                if execution.run.ended and execution.done.done():
+                # An end that could not be written is none: the run goes on with whoever has it now.
+                if execution.done.done() and execution.done.result() and execution.run.ended:
                     return execution.run
             else:
                 await self._ended_elsewhere(run, deadline, unless)

@@ -120,6 +120,39 @@ async def test_a_paused_process_writes_nothing_when_it_wakes_up(database_url: st
         assert len(server.requests) == 2
 
 
+async def test_who_waits_at_a_paused_process_is_told_how_the_run_ended_elsewhere(
+    database_url: str, tmp_path: Path
+) -> None:
+    before = Attempt([chat_wire.delta({"content": "old"}), 3.0, *chat_wire.text(" story")])
+    async with (
+        ModelServer({"m": [before, Attempt(chat_wire.text("news"))]}) as server,
+        serving(database_url, tmp_path / "one") as one,
+        serving(database_url, tmp_path / "two") as two,
+    ):
+        await register(one, server, {"timeout": None})
+        branch = (await one.http.post("/v1/branches", json={"chat_model": "m"})).json()["id"]
+        url = f"/v1/branches/{branch}/operate"
+        waiting = asyncio.create_task(one.http.post(url, json={"instruction": "go"}))
+        await until(lambda: len(server.requests) == 1)
+
+        async def runs() -> list[Json]:
+            found: list[Json] = (await two.http.get(f"/v1/runs?branch_id={branch}")).json()["data"]
+            return found
+
+        await until_true(partial(asked, one, (await runs())[0]["id"], 1))
+        one.process.send_signal(signal.SIGSTOP)
+
+        async def ended() -> bool:
+            return (await runs())[0]["status"] == "completed" and len(server.requests) == 2
+
+        await until_true(ended)
+        # By the time it wakes up its own model has said everything, and is read before anything else is.
+        await until(lambda: server.answered == 2)
+        one.process.send_signal(signal.SIGCONT)
+        told = (await waiting).json()
+        assert told["result"] == (await runs())[0]["result"] == "news"
+
+
 async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: str, tmp_path: Path) -> None:
     async with ModelServer({"m": [Attempt([chat_wire.delta({"content": "x"})], then="hang")]}) as server:
         run = ""
