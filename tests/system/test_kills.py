@@ -210,7 +210,7 @@ PHASES: Mapping[str, tuple[Phase, Callable[[Outcome], None]]] = {
             ),
             on_the_fallback,
         ),
-        (Phase("backed_off", [[NETWORK], ANSWER], SLOWLY, until="RETRY_ATTEMPT"), backed_off),
+        (Phase("backed_off", [[{"text": "x"}, NETWORK], ANSWER], SLOWLY, until="RETRY_ATTEMPT"), backed_off),
         (
             Phase(
                 "gated",
@@ -307,7 +307,7 @@ PHASES: Mapping[str, tuple[Phase, Callable[[Outcome], None]]] = {
                 gate=[gives(b'{"effect": "escalate"}'), SILENCE, gives(b'{"effect": "allow"}')],
                 until="RUN_WAITING",
                 last=approved,
-                finally_="APPROVAL_DECIDED",
+                finally_=("gate", 2),
             ),
             decided_and_lost,
         ),
