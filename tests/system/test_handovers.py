@@ -46,6 +46,11 @@ async def asked(process: Process, run_id: str, times: int) -> bool:
     return [event["type"] for event in await events_of(process, run_id)].count("STREAM_INIT") == times
 
 
+async def talked(process: Process, run_id: str, text: str) -> bool:
+    """Whether a run's log has come to this text."""
+    return text_by_offset(await events_of(process, run_id)) == text
+
+
 async def attached(process: Process, run_id: str, after: int = 0) -> tuple[list[Json], bool]:
     """What a client is sent until the stream ends, and whether it was told that nothing follows."""
     seen: list[Json] = []
@@ -163,6 +168,7 @@ async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: 
                     run = await begun(process)
 
                 await until_true(partial(asked, process, run, turn + 1))
+                await until_true(partial(talked, process, run, "x"))
                 assert len(server.requests) == turn + 1
                 process.process.kill()
                 await process.process.wait()
@@ -175,6 +181,7 @@ async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: 
             assert retries == [1, 2, 3]
             answer = (await process.http.get(f"/v1/runs/{run}")).json()
             assert (answer["status"], answer["error"]["code"]) == ("failed", "RECOVERY_EXHAUSTED")
+            assert (answer["attempts"], answer["partial_text"]) == (4, "x")
             attempts = (await process.http.get(f"/v1/runs/{run}/attempts")).json()["data"]
             assert [attempt["outcome"] for attempt in attempts] == ["lost"] * 4
         assert len(server.requests) == 4
