@@ -234,7 +234,7 @@ class Executor:
             await self._renew()
             self._renewal_due_ms = now_ms + self._beat_s * 1000
         if self._stopping:
-            await self._return()
+            await self.put_back()
         else:
             await self._claim()
 
@@ -290,20 +290,25 @@ class Executor:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
         self._given_up += left
         with contextlib.suppress(Unavailable):
-            await self._return()
+            await self.put_back()
 
     def retire(self) -> None:
         """Take nothing up any more, and leave what is still handed to this process to others."""
         self._stopping = True
 
-    async def _return(self) -> None:
-        """Let others have what this process has got, and does not execute."""
+    async def put_back(self) -> None:
+        """Let others have what this process has got, and does not execute. Raises Unavailable."""
         given_up, self._given_up = self._given_up, []
         given_back, self._given_back = self._given_back, []
-        if given_up:
-            await self._store.release({run.id: run.epoch for run in given_up})
-        if given_back:
-            await self._store.give_back(given_back)
+        try:
+            if given_up:
+                await self._store.release({run.id: run.epoch for run in given_up})
+            if given_back:
+                await self._store.give_back(given_back)
+        except Unavailable:
+            self._given_up += given_up
+            self._given_back += given_back
+            raise
 
     async def _leave(self) -> list[RunRecord]:
         """Stop the tasks of all runs as soon as what they have said is stored; those that go on elsewhere."""
