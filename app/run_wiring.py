@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from app.adapters.db.engine import driver_arguments
 from app.adapters.db.hints import PostgresHints
 from app.adapters.db.run_store import PostgresRuns
 from app.adapters.run_figures import RunFigures
+from app.core.errors import Unavailable
 from app.core.guardrails.base import Rule
 from app.ports.ambient import Clock, IdSource
 from app.ports.context import ContextProviders
@@ -208,6 +209,8 @@ async def working(
             await stack.enter_async_context(background(work))
         yield
         await made.executor.stop(grace_s)
+        await made.recorder.drain(5)
+        with suppress(Unavailable):
+            await made.executor.put_back()  # what the last ends have handed on, to this process of all
         made.hints.tell(Topic.WORK)  # what it leaves is for others to take up at once
         await made.hints.drain(1)
-        await made.recorder.drain(5)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.core.events.approval import ApprovalDecided
 from app.core.lifecycle.replay import Replay
 from app.core.record import Entry, EventEntry, TokenBlock, offset_of, type_of
 from app.core.texts import Spans
@@ -30,6 +31,8 @@ class Past:
         """How often the run was taken over from a process that was lost."""
         self.told: Counter[str] = Counter()
         """How many events of each type belong to the run itself, and not to one of its streams."""
+        self.approvals_told: set[str] = set()
+        """Ids of the approvals whose decision is told."""
         self._voters: set[tuple[int, str]] = set()
 
     @property
@@ -77,6 +80,8 @@ class Past:
         self.told[kind] += 1
         if kind == "RUN_RECOVERED":
             self.recoveries += meta["cause"] != SHUTDOWN
+        elif kind == ApprovalDecided.type:
+            self.approvals_told.add(meta["approvalId"])
         elif "index" in meta:
             self._voters.add((meta["index"], kind))
 

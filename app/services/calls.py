@@ -142,9 +142,13 @@ class CallRecords:
     def decided(
         self, call: Call, approval_id: UUID, decision: str, decided_by: UUID | None, reason: str | None
     ) -> None:
-        """What the person said, or that nobody did."""
+        """What the person said, or that nobody did; once, though the process may be lost before the call
+        goes on.
+        """
         transaction = call.transaction
         call.waits_until = None
+        if str(approval_id) in self._execution.past.approvals_told:
+            return
         self._execution.log.event(
             ApprovalDecided(
                 tool_call_id=transaction.tool_call_id,

@@ -67,8 +67,8 @@ class Execution:
         """What all attempts so far used and cost."""
         self.past = NO_PAST
         """What its log tells of the process that had it before; empty unless that was lost."""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the run's end is committed, or this process may write nothing more for it."""
+        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Done when all that it says of its run is committed; False where this process may not write that."""
 
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:

@@ -137,7 +137,7 @@ class Executor:
         task.add_done_callback(self._tasks.discard)
 
     async def _to_the_end(self, execution: Execution, work: Work) -> None:
-        run = execution.run
+        run, stored = execution.run, False
         try:
             try:
                 await work(execution)
@@ -149,16 +149,17 @@ class Executor:
                 log.exception("run failed by a bug", run_id=str(run.id))
                 await self._give_up(execution, _internal(bug))
             await execution.log.committed()
+            stored = True
         except LeaseLost:
             if not self._stopping:
                 log.warning("lease lost", run_id=str(run.id))
         except RecordRejected as refusal:
-            await self._end_rejected(execution, refusal)
+            stored = await self._end_rejected(execution, refusal)
         finally:
             if self._running.get(run.id) is execution:
                 del self._running[run.id]
             if not execution.done.done():
-                execution.done.set_result(None)
+                execution.done.set_result(stored)
             if run.status == "waiting":
                 self.hurry()  # what was decided while its other calls still ran is not to wait for the beat
 
@@ -181,8 +182,8 @@ class Executor:
             except Unavailable:
                 await asyncio.sleep(self._beat_s)
 
-    async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> None:
-        """The database refused what the run had to say: end it from what is stored."""
+    async def _end_rejected(self, execution: Execution, refusal: RecordRejected) -> bool:
+        """The database refused what the run had to say: end it from what is stored, and say if that is."""
         run = execution.run
         log.error("record rejected", run_id=str(run.id), why=str(refusal))
         run.last_seq = execution.log.feed.last_seq
@@ -197,12 +198,15 @@ class Executor:
             "retryable": False,
         }
         try:
-            await self._abandon(again)
+            await self._close_calls(again)
             again.finish("failed", error=error)
             await again.log.committed()
         except (LeaseLost, RecordRejected) as failure:
             log.error("run could not be ended", run_id=str(run.id), why=repr(failure))
-        execution.log.feed.close()
+            return False
+        finally:
+            execution.log.feed.close()
+        return True
 
     async def work(self) -> None:
         """Beat for ever; ends by cancellation."""
@@ -230,7 +234,7 @@ class Executor:
             await self._renew()
             self._renewal_due_ms = now_ms + self._beat_s * 1000
         if self._stopping:
-            await self._return()
+            await self.put_back()
         else:
             await self._claim()
 
@@ -286,20 +290,25 @@ class Executor:
             await asyncio.wait(self._tasks, timeout=CLOSING_S)
         self._given_up += left
         with contextlib.suppress(Unavailable):
-            await self._return()
+            await self.put_back()
 
     def retire(self) -> None:
         """Take nothing up any more, and leave what is still handed to this process to others."""
         self._stopping = True
 
-    async def _return(self) -> None:
-        """Let others have what this process has got, and does not execute."""
+    async def put_back(self) -> None:
+        """Let others have what this process has got, and does not execute. Raises Unavailable."""
         given_up, self._given_up = self._given_up, []
         given_back, self._given_back = self._given_back, []
-        if given_up:
-            await self._store.release({run.id: run.epoch for run in given_up})
-        if given_back:
-            await self._store.give_back(given_back)
+        try:
+            if given_up:
+                await self._store.release({run.id: run.epoch for run in given_up})
+            if given_back:
+                await self._store.give_back(given_back)
+        except Unavailable:
+            self._given_up += given_up
+            self._given_back += given_back
+            raise
 
     async def _leave(self) -> list[RunRecord]:
         """Stop the tasks of all runs as soon as what they have said is stored; those that go on elsewhere."""

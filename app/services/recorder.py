@@ -253,6 +253,7 @@ class Recorder:
         self._listeners = listeners
         self._dirty: dict[UUID, RunLog] = {}
         self._wake = asyncio.Event()
+        self._writing = False
         self._timer: asyncio.TimerHandle | None = None
         self.paused = False
         """Whether the last try to write failed because the database is away."""
@@ -302,6 +303,7 @@ class Recorder:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._writing = True
             while self._dirty:
                 logs = list(self._dirty.values())[:GROUP]
                 for run_log in logs:
@@ -312,6 +314,7 @@ class Recorder:
                     log.exception("flush failed")
                     for run_log in logs:
                         run_log.fail(RecordRejected(repr(bug)))
+            self._writing = False
 
     async def _flush(self, logs: Sequence[RunLog]) -> None:
         taken = [(run_log, *run_log.take()) for run_log in logs]
@@ -393,6 +396,6 @@ class Recorder:
         """Let everything that waits be written, within a time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while self._dirty:
+                while self._dirty or self._writing:
                     self._wake.set()
                     await asyncio.sleep(0.01)

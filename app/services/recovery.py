@@ -8,6 +8,7 @@ from typing import Any, Final
 import structlog
 
 from app.core.events.run import RunRecovered
+from app.core.lifecycle.table import State
 from app.core.lifecycle.takeover import MAX_RECOVERIES
 from app.core.past import SHUTDOWN, Past
 from app.ports.storage import RunRecord, RunStore
@@ -40,7 +41,7 @@ class Recovery:
         past = await self._runs.patiently(execution, lambda: self._past_of(execution.run))
         execution.log.follow(past)
         if past.recoveries >= MAX_RECOVERIES and cause != SHUTDOWN:
-            await self._end_exhausted(execution)
+            await self._end_exhausted(execution, past)
             return
         if not past.told["RUN_STARTED"]:
             await self._runs.take_up(execution)  # nothing of it has happened
@@ -61,9 +62,15 @@ class Recovery:
             past.take(page)
         return past
 
-    async def _end_exhausted(self, execution: Execution) -> None:
+    async def _end_exhausted(self, execution: Execution, past: Past) -> None:
         log.error("run not taken over again", run_id=str(execution.run.id), recoveries=MAX_RECOVERIES)
         await self._runs.patiently(execution, lambda: self._abandon(execution))
+        run = execution.run
+        run.attempts = sum(stream.openings for stream in past.streams.values())
+        if run.kind == "operate" and (said := past.streams.get(0)) is not None:
+            run.fallback_index = said.fallback_index
+            # What came whole is in the conversation.
+            run.partial_text = None if said.state is State.COMPLETE else said.text or None
         execution.finish("failed", error=_EXHAUSTED)
 
 

@@ -159,8 +159,8 @@ class Runs:
                     return Submission(run, limits=limits)
                 case Accepted(replaces=replaced, limits=limits):
                     run.last_seq = 1
-                    if replaced is not None and self._executor.cancel(replaced) is None:
-                        self._executor.hurry()  # one that waits is taken up to be ended
+                    if replaced is not None:
+                        self._stop(replaced)
                     if not self._executes:
                         self._hints.tell(Topic.WORK)
                     return Submission(run, limits=limits)
@@ -242,7 +242,8 @@ class Runs:
                 break
             if execution is not None:
                 await asyncio.wait({execution.done}, timeout=min(left_s, CLOSING_S if unless else left_s))
-                if execution.run.ended and execution.done.done():
+                # An end that could not be written is none: the run goes on with whoever has it now.
+                if execution.done.done() and execution.done.result() and execution.run.ended:
                     return execution.run
             else:
                 await self._ended_elsewhere(run, deadline, unless)
@@ -274,15 +275,19 @@ class Runs:
             self._elsewhere.wake(run_id)
             self._hints.tell(Topic.END, [run_id])
             return run
-        if self._executor.cancel(run_id) is None:
-            self._hints.tell(Topic.CANCEL, [run_id])
-            self.look_for_work()  # one that waits is taken up to be ended
+        self._stop(run_id)
         ended = await self.wait(run, CANCEL_WAIT_S)
         if not ended.ended:
             return run
         if ended.status != "cancelled":
             raise RunEnded(f"The run ended before it could be cancelled: it is {ended.status}.")
         return ended
+
+    def _stop(self, run_id: UUID) -> None:
+        """Have whoever has a run feel at once that it is to end, as its row says by now."""
+        if self._executor.cancel(run_id) is None:
+            self._hints.tell(Topic.CANCEL, [run_id])
+            self.look_for_work()  # one that waits is taken up to be ended
 
     def look_for_work(self) -> None:
         """Have a run taken up that has just become ready, here or elsewhere."""

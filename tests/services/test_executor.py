@@ -109,3 +109,39 @@ async def test_after_an_outage_nobody_counts_as_lost_until_he_could_say_that_he_
         assert away.asked == [True, *[False] * (len(away.asked) - 1)]
         clock.now_ms += 1
         await until(lambda: away.asked[-1])
+
+
+class AwayForOnce:
+    """A store whose database is away when a run is first given back; notes those that it got."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+        self.got: list[UUID] = []
+
+    async def give_back(self, runs: Sequence[RunRecord]) -> None:
+        """See the port."""
+        self.tried += 1
+        if self.tried == 1:
+            raise Unavailable("The database is away.")
+        self.got += [run.id for run in runs]
+
+
+async def test_what_could_not_be_given_back_is_given_back_later() -> None:
+    clock, away = FakeClock(), AwayForOnce()
+    store = cast(RunStore, away)
+    recorder = Recorder(store, Feeds(), clock, lambda started: None)
+
+    async def nothing(execution: Execution) -> None:
+        return None
+
+    async def recovered(cause: str, execution: Execution) -> None:
+        return None
+
+    executor = Executor(store, recorder, nothing, recovered, nothing, clock)
+    executor.retire()
+    run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "act", "running", "{}", datetime.now(UTC), epoch=1)
+    executor.take_up([run])
+    with pytest.raises(Unavailable):
+        await executor.put_back()
+    await executor.put_back()
+    assert away.got == [run.id]

@@ -82,3 +82,34 @@ async def test_what_a_watched_run_says_is_written_at_once() -> None:
         log.write(message())
         await turns()
         assert [len(flush.rows) for flush in kept.flushes] == [1]
+
+
+class Slow(Kept):
+    """One that takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """Keep them, in time."""
+        await self.goes_on.wait()
+        return await super().flush(flushes)
+
+
+async def test_what_is_being_written_is_waited_for_at_the_end() -> None:
+    slow = Slow()
+    recorder = Recorder(cast(RunStore, slow), Feeds(), FakeClock(), lambda started: None)
+    run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "operate", "running", "{}", datetime.now(UTC))
+    work = asyncio.create_task(recorder.work())
+    log = recorder.open(run)
+    log.end(run)
+    await turns()
+    draining = asyncio.create_task(recorder.drain(60))
+    await turns()
+    assert not draining.done()
+    slow.goes_on.set()
+    await draining
+    assert [flush.end for flush in slow.flushes] == [run]
+    work.cancel()
+    await asyncio.wait([work])

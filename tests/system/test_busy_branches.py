@@ -130,7 +130,8 @@ async def test_no_process_shows_a_model_what_was_rolled_back(pair: tuple[Service
 
 async def test_what_interrupts_takes_the_place_of_the_run_that_it_ends(service: Service) -> None:
     """Before those that were queued behind that one, which keep their order."""
-    branch = await service.branch(chat_model=await model(service, *ANSWER))
+    # Long enough that none of those in the queue has its turn before all have been sent.
+    branch = await service.branch(chat_model=await model(service, {"wait_ms": 500}, *ANSWER))
     first = await service.started(branch, chat_model=await model(service, *SLOW))
     queued = [await service.started(branch, instruction=f"queued {n}") for n in range(3)]
     urgent = [

@@ -46,6 +46,11 @@ async def asked(process: Process, run_id: str, times: int) -> bool:
     return [event["type"] for event in await events_of(process, run_id)].count("STREAM_INIT") == times
 
 
+async def talked(process: Process, run_id: str, text: str) -> bool:
+    """Whether a run's log has come to this text."""
+    return text_by_offset(await events_of(process, run_id)) == text
+
+
 async def attached(process: Process, run_id: str, after: int = 0) -> tuple[list[Json], bool]:
     """What a client is sent until the stream ends, and whether it was told that nothing follows."""
     seen: list[Json] = []
@@ -120,6 +125,39 @@ async def test_a_paused_process_writes_nothing_when_it_wakes_up(database_url: st
         assert len(server.requests) == 2
 
 
+async def test_who_waits_at_a_paused_process_is_told_how_the_run_ended_elsewhere(
+    database_url: str, tmp_path: Path
+) -> None:
+    before = Attempt([chat_wire.delta({"content": "old"}), 3.0, *chat_wire.text(" story")])
+    async with (
+        ModelServer({"m": [before, Attempt(chat_wire.text("news"))]}) as server,
+        serving(database_url, tmp_path / "one") as one,
+        serving(database_url, tmp_path / "two") as two,
+    ):
+        await register(one, server, {"timeout": None})
+        branch = (await one.http.post("/v1/branches", json={"chat_model": "m"})).json()["id"]
+        url = f"/v1/branches/{branch}/operate"
+        waiting = asyncio.create_task(one.http.post(url, json={"instruction": "go"}))
+        await until(lambda: len(server.requests) == 1)
+
+        async def runs() -> list[Json]:
+            found: list[Json] = (await two.http.get(f"/v1/runs?branch_id={branch}")).json()["data"]
+            return found
+
+        await until_true(partial(asked, one, (await runs())[0]["id"], 1))
+        one.process.send_signal(signal.SIGSTOP)
+
+        async def ended() -> bool:
+            return (await runs())[0]["status"] == "completed" and len(server.requests) == 2
+
+        await until_true(ended)
+        # By the time it wakes up its own model has said everything, and is read before anything else is.
+        await until(lambda: server.answered == 2)
+        one.process.send_signal(signal.SIGCONT)
+        told = (await waiting).json()
+        assert told["result"] == (await runs())[0]["result"] == "news"
+
+
 async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: str, tmp_path: Path) -> None:
     async with ModelServer({"m": [Attempt([chat_wire.delta({"content": "x"})], then="hang")]}) as server:
         run = ""
@@ -130,6 +168,7 @@ async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: 
                     run = await begun(process)
 
                 await until_true(partial(asked, process, run, turn + 1))
+                await until_true(partial(talked, process, run, "x"))
                 assert len(server.requests) == turn + 1
                 process.process.kill()
                 await process.process.wait()
@@ -142,6 +181,7 @@ async def test_a_run_that_has_lost_its_process_too_often_is_ended(database_url: 
             assert retries == [1, 2, 3]
             answer = (await process.http.get(f"/v1/runs/{run}")).json()
             assert (answer["status"], answer["error"]["code"]) == ("failed", "RECOVERY_EXHAUSTED")
+            assert (answer["attempts"], answer["partial_text"]) == (4, "x")
             attempts = (await process.http.get(f"/v1/runs/{run}/attempts")).json()["data"]
             assert [attempt["outcome"] for attempt in attempts] == ["lost"] * 4
         assert len(server.requests) == 4

@@ -159,6 +159,12 @@ def resumed_and_lost(o: Outcome) -> None:
     assert o.types.count("APPROVAL_DECIDED") == o.types.count("RUN_RECOVERED") == 1
 
 
+def decided_and_lost(o: Outcome) -> None:
+    assert [call["status"] for call in o.calls] == ["completed"]
+    assert o.types.count("APPROVAL_DECIDED") == o.types.count("RUN_RECOVERED") == 1
+    assert len(o.asked["gate-decided_and_lost"]) == 3
+
+
 def voted(o: Outcome) -> None:
     assert (len(o.asked["quick"]), len(o.asked["slow"])) == (1, 2)
     assert o.run["result"]["result"] == "yes"
@@ -204,7 +210,7 @@ PHASES: Mapping[str, tuple[Phase, Callable[[Outcome], None]]] = {
             ),
             on_the_fallback,
         ),
-        (Phase("backed_off", [[NETWORK], ANSWER], SLOWLY, until="RETRY_ATTEMPT"), backed_off),
+        (Phase("backed_off", [[{"text": "x"}, NETWORK], ANSWER], SLOWLY, until="RETRY_ATTEMPT"), backed_off),
         (
             Phase(
                 "gated",
@@ -291,6 +297,19 @@ PHASES: Mapping[str, tuple[Phase, Callable[[Outcome], None]]] = {
                 finally_=("allowed_and_lost", 1),
             ),
             resumed_and_lost,
+        ),
+        (
+            Phase(
+                "decided_and_lost",
+                kind="act",
+                body=acts("judged_again"),
+                tools={"judged_again": [gives(b"{}")]},
+                gate=[gives(b'{"effect": "escalate"}'), SILENCE, gives(b'{"effect": "allow"}')],
+                until="RUN_WAITING",
+                last=approved,
+                finally_=("gate", 2),
+            ),
+            decided_and_lost,
         ),
         (
             Phase(

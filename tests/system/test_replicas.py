@@ -238,6 +238,13 @@ async def _hears(service: Service) -> bool:
     return "branchline_hints_deaf 0.0" in (await service.http.get("/metrics")).text
 
 
+async def talking(service: Service, run: dict[str, Any]) -> None:
+    """Follow a run until its model has said something."""
+    async for frame in service.stream("GET", f"/v1/runs/{run['id']}/events"):
+        if frame.event == "TOKEN":
+            return
+
+
 async def test_hints_alone_carry_a_run_through(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks by himself for as long as this takes: what moves is hinted at."""
     monkeypatch.setattr(run_wiring, "BEAT_S", 600.0)
@@ -256,9 +263,10 @@ async def test_hints_alone_carry_a_run_through(database_url: str, monkeypatch: p
         run = await api.started(branch)
         live = [frame.data async for frame in api.stream("GET", f"/v1/runs/{run['id']}/events")][:-1]
         assert live == await api.events(run["id"])
-        endless = await api.started(branch, chat_model=await api.scripted("slow", SLOW))
-        async for frame in api.stream("GET", f"/v1/runs/{endless['id']}/events"):
-            if frame.event == "TOKEN":
-                break
+        slow = await api.scripted("slow", SLOW)
+        await talking(api, await api.started(branch, chat_model=slow))
+        assert (await api.operate(branch, if_busy="interrupt"))["result"] == PACED_TEXT
+        endless = await api.started(branch, chat_model=slow)
+        await talking(api, endless)
         cancelled = await api.http.post(f"/v1/runs/{endless['id']}/cancel")
         assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")

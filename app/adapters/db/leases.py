@@ -131,7 +131,8 @@ async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecor
         "UPDATE runs r SET status = CASE WHEN r.resume IS NULL THEN 'queued' ELSE 'waiting' END, "
         "owner = NULL, lease_until = NULL, ready_at = CASE WHEN r.resume IS NULL THEN NULL ELSE now() END, "
         "started_at = CASE WHEN r.resume IS NULL THEN NULL ELSE r.started_at END "
-        "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) WHERE r.id = w.id AND r.epoch = w.epoch",
+        "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) "
+        "WHERE r.id = w.id AND r.epoch = w.epoch AND r.status = 'running'",
         [run.id for run in runs],
         [run.epoch for run in runs],
     )

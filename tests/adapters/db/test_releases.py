@@ -54,11 +54,16 @@ async def test_a_run_that_is_somebody_else_s_cannot_be_released(world: World) ->
     await brief.close()
 
 
-async def test_a_run_that_has_ended_stays_as_it_is(world: World) -> None:
+@pytest.mark.parametrize("how", ["released", "given back"])
+async def test_a_run_that_has_ended_stays_as_it_is(world: World, how: str) -> None:
     new = world.run(await world.branch())
     await world.store.accept(new)
     await world.store.flush([world.end(new)])
-    await world.store.release({new.run.id: 1})
+    if how == "released":
+        await world.store.release({new.run.id: 1})
+    else:
+        await world.store.give_back([replace(new.run, epoch=1)])
     claimed = await world.store.claim(10)
     assert not claimed.given_up
     assert not claimed.orphans
+    assert not claimed.started
