@@ -251,3 +251,19 @@ async def test_who_carried_what_is_in_the_audit_log(postgres: PostgresServer) ->
         (took,) = (await there.get("/v1/audit-log"))["data"]
         assert (took["action"], took["subject"]) == ("branch.import", f"branch:{branch}")
         assert (await there.get(f"/v1/branches/{branch}"))["legal_hold"] is True
+
+
+@pytest.mark.parametrize("how", ["purge", "delete"])
+async def test_what_was_removed_is_brought_back_and_counted_once(postgres: PostgresServer, how: str) -> None:
+    async with migrated(postgres) as url, running(url) as service:
+        await service.scripted("other", [{"text": "other"}, {"end": "stop"}])
+        await service.scripted("m", [{"text": "fine"}, {"end": "stop"}])
+        branch = await service.branch(chat_model="m", lifecycle={"fallbacks": ["other"]})
+        await _retried(service, Random(1), branch)
+        before = await shown(service)
+        lines = await exported(service, f"/v1/branches/{branch}")
+        if how == "purge":
+            assert (await service.http.post(f"/v1/branches/{branch}/purge")).status_code == 200
+        assert (await service.http.delete(f"/v1/branches/{branch}")).status_code == 204
+        assert (await imported(service, lines))["runs"] == 1
+        assert await shown(service) == before
