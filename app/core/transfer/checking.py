@@ -176,7 +176,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 def _check_standing(line: MessageLine) -> None:
     """Where it stands in the conversation, and whether it still does."""
-    system = line.kind == MessageKind.SYSTEM
+    system = MessageKind(line.kind) is MessageKind.SYSTEM
     if line.position < 0 and not system:
         raise Broken("only a system message comes before position 0", "position")
     if line.superseded and (system or line.run_id is None):
