@@ -43,7 +43,8 @@ class Histories:
     Messages are never changed and come only at the end, so that what was read stays true. Those of a run that
     was rolled back are left out as soon as it has ended. They are the last ones then, for nobody else speaks
     before: a conversation that was kept with any of them has one as its last, and is read anew when that is
-    missing. So is one that was removed and imported again, which other transactions have stored. The system message is no part of a history: it stands on the branch's row.
+    missing. So is one that was removed and imported again, which other transactions have stored. The system
+    message is no part of a history: it stands on the branch's row.
     """
 
     def __init__(self, most_bytes: int) -> None:
