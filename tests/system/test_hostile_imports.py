@@ -129,6 +129,34 @@ async def test_a_run_or_a_parent_of_another_project_cannot_be_named(stage: Stage
     assert await stage.rows() == before
 
 
+async def test_what_is_left_of_a_run_of_another_project_is_not_taken_over(stage: Stage) -> None:
+    """What its attempts cost stays when a run is removed."""
+    lines = renamed(stage.lines)
+    run = next(line for line in lines if line["object"] == "run")
+    connection = await asyncpg.connect(stage.url)
+    try:
+        mine = await connection.fetchval(
+            "SELECT project_id FROM runs WHERE id = $1", first(stage.lines, "run")["id"]
+        )
+        await connection.execute(
+            "INSERT INTO attempts SELECT $1, stream, fallback_index, attempt, $2, branch_id, purpose, model, "
+            "provider, wire_model, outcome, code, input_tokens, output_tokens, cached_input_tokens, "
+            "cache_write_tokens, reasoning_tokens, reported, estimated, cost, started_at, ended_at "
+            "FROM attempts WHERE run_id = $3",
+            run["id"],
+            mine,
+            first(stage.lines, "run")["id"],
+        )
+    finally:
+        await connection.close()
+    before = await stage.rows()
+    assert refusal(await sent(stage.service, file_of(lines))) == (409, "id_taken")
+    lines.remove(first(lines, "attempt"))
+    last(lines, "end")["lines"] -= 1
+    assert refusal(await sent(stage.service, file_of(lines))) == (409, "id_taken")
+    assert await stage.rows() == before
+
+
 def last(lines: Lines, kind: str) -> dict[str, Any]:
     return first(lines[::-1], kind)
 
@@ -151,6 +179,22 @@ def _drop(kind: str) -> Callable[[Lines], None]:
 def _meta(type: str, **meta: Any) -> Callable[[Lines], None]:
     def change(lines: Lines) -> None:
         next(line for line in lines if line.get("type") == type).update(meta=meta)
+
+    return change
+
+
+def _edited(type: str, **meta: Any) -> Callable[[Lines], None]:
+    """The first event of a type with something else in its meta."""
+
+    def change(lines: Lines) -> None:
+        next(line for line in lines if line.get("type") == type)["meta"].update(meta)
+
+    return change
+
+
+def _said(kind: str, **values: Any) -> Callable[[Lines], None]:
+    def change(lines: Lines) -> None:
+        next(line for line in lines if line.get("kind") == kind).update(values)
 
     return change
 
@@ -215,6 +259,19 @@ BROKEN: dict[str, Callable[[Lines], None]] = {
     "another end": lambda lines: next(line for line in lines if line.get("type") == "RUN_COMPLETED").update(
         type="RUN_FAILED"
     ),
+    "a beginning that is no number": _edited("RUN_STARTED", position="0"),
+    "a beginning that is no place": _edited("RUN_STARTED", position=2**31),
+    "a beginning before all": _edited("RUN_STARTED", position=-1),
+    "a call that is done and has no id": _edited("TOOL_COMPLETED", callId="x"),
+    "a call whose id is no text": _edited("TOOL_COMPLETED", callId=[]),
+    "half of an action that does not count": _said("action_request", superseded=True),
+    "a system text that does not count": _said("system", superseded=True),
+    "nobody's message that does not count": _said("instruction", superseded=True, run_id=None),
+    "an instruction before all": lambda lines: (
+        _drop("message")(lines),
+        _set("branch", system=None)(lines),
+        _said("instruction", position=-1)(lines),
+    )[0],
     "an end that says nothing": _meta("RUN_COMPLETED"),
     "a start that says nothing": _meta("SESSION_START"),
     "a callback that is none": _set("event", callbacks=[{"name": "on_token", "args": []}]),

@@ -13,6 +13,7 @@ from app.adapters.db.retention import sweep
 from tests.support.ambient import NOW_MS
 from tests.support.clients import Clients, refusal
 from tests.support.service import Service, running
+from tests.support.transfer import exported, file_of, imported, sent
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +96,50 @@ async def test_a_purge_removes_all_that_was_said(service: Service, database_url:
     assert again["status"] == "completed"
 
 
+@pytest.mark.parametrize("how", ["purge", "delete"])
+async def test_answers_that_were_kept_for_repeats_go_too(
+    service: Service, database_url: str, how: str
+) -> None:
+    """Those about the branch and about its calls, in whatever form their addresses named them."""
+    clients = Clients(service.http)
+    branch, other = await service.branch(), await service.branch()
+    said = {"messages": [{"kind": "instruction", "content": {"instruction": WORD}}]}
+    for path in (branch.upper(), branch.replace("-", ""), f"urn:uuid:{branch}"):
+        answer = await service.http.post(
+            f"/v1/branches/{path}/messages", json=said, headers={"Idempotency-Key": "once"}
+        )
+        assert answer.status_code == 201, answer.text
+    door = await clients.tool("door")
+    for place in (branch, other):
+        waiting = await clients.waiting(place, {"function": door, "arguments": {"word": WORD}})
+        (call,) = (await service.get(f"/v1/function-calls?run_id={waiting['id']}"))["data"]
+        answer = await service.http.post(
+            f"/v1/function-calls/{call['id']}/claim", headers={"Idempotency-Key": "once"}
+        )
+        assert answer.status_code == 200, answer.text
+        await clients.brought(call, WORD, lease_token=answer.json()["lease_token"])
+        await service.ended(waiting["id"])
+    kept = await _kept(database_url)
+    if how == "purge":
+        answer = await service.http.post(f"/v1/branches/{branch}/purge")
+    else:
+        answer = await service.http.delete(f"/v1/branches/{branch}")
+    assert answer.status_code in (200, 204), answer.text
+    assert len(await _kept(database_url)) == 1 < len(kept)
+
+
+async def _kept(database_url: str) -> list[str]:
+    """Of the answers that are kept, those that hold the word."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await connection.fetch(
+            "SELECT scope FROM idempotency_keys WHERE body::text LIKE $1", f"%{WORD}%"
+        )
+        return [row["scope"] for row in rows]
+    finally:
+        await connection.close()
+
+
 async def _audit(database_url: str, action: str) -> list[Any]:
     connection = await asyncpg.connect(database_url)
     try:
@@ -120,6 +165,28 @@ async def test_logs_that_a_lost_process_left_go_with_the_next_sweep(
     assert not [
         t for t in await holding(database_url, run["id"]) if t.startswith(("events", "token", "purged"))
     ]
+
+
+async def test_a_run_is_not_brought_back_before_its_log_is_gone(service: Service, database_url: str) -> None:
+    """Else the sweep would take its new log for the old one, or its project would see the old one."""
+    await service.scripted("m", SCRIPT)
+    branch = await service.branch(chat_model="m")
+    run = await service.operate(branch)
+    lines = await exported(service, f"/v1/branches/{branch}")
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("INSERT INTO purged_logs SELECT id, project_id FROM runs")
+    await connection.execute("DELETE FROM branches")
+    await connection.close()
+    without = [line for line in lines if line["object"] not in ("event", "tokens")]
+    without[-2] = {**without[-2], "lines": len(without) - 3}
+    for some in (lines, without):
+        assert refusal(await sent(service, file_of(some))) == (409, "id_taken")
+    engine = make_engine(database_url)
+    await sweep(engine, now_ms=NOW_MS, days=None)
+    assert (await imported(service, lines))["runs"] == 1
+    await sweep(engine, now_ms=NOW_MS, days=None)
+    await engine.dispose()
+    assert len(await service.events(run["id"])) == run["last_seq"]
 
 
 async def test_a_busy_branch_is_not_purged(service: Service) -> None:

@@ -14,6 +14,7 @@ from app.adapters.db.engine import make_engine
 from app.adapters.db.retention import sweep
 from tests.support.clients import Clients, refusal
 from tests.support.database import migrated
+from tests.support.model_server import Attempt, ModelServer
 from tests.support.postgres import PostgresServer
 from tests.support.service import Service, running
 from tests.support.transfer import all_of, exported, file_of, imported, sent, shown
@@ -251,3 +252,40 @@ async def test_who_carried_what_is_in_the_audit_log(postgres: PostgresServer) ->
         (took,) = (await there.get("/v1/audit-log"))["data"]
         assert (took["action"], took["subject"]) == ("branch.import", f"branch:{branch}")
         assert (await there.get(f"/v1/branches/{branch}"))["legal_hold"] is True
+
+
+@pytest.mark.parametrize("how", ["purge", "delete"])
+async def test_what_was_removed_is_brought_back_and_counted_once(postgres: PostgresServer, how: str) -> None:
+    async with migrated(postgres) as url, running(url) as service:
+        await service.scripted("other", [{"text": "other"}, {"end": "stop"}])
+        await service.scripted("m", [{"text": "fine"}, {"end": "stop"}])
+        branch = await service.branch(chat_model="m", lifecycle={"fallbacks": ["other"]})
+        await _retried(service, Random(1), branch)
+        before = await shown(service)
+        lines = await exported(service, f"/v1/branches/{branch}")
+        if how == "purge":
+            assert (await service.http.post(f"/v1/branches/{branch}/purge")).status_code == 200
+        assert (await service.http.delete(f"/v1/branches/{branch}")).status_code == 204
+        assert (await imported(service, lines))["runs"] == 1
+        assert await shown(service) == before
+
+
+async def test_what_was_edited_before_it_was_brought_back_is_what_models_are_shown(
+    postgres: PostgresServer,
+) -> None:
+    """Although the process has read the conversation as it was, and keeps what it has read."""
+    plain = [b'data: {"choices": [{"index": 0, "delta": {"content": "fine"}, "finish_reason": "stop"}]}\n\n']
+    async with ModelServer({"shown": [Attempt(chunks=[*plain, b"data: [DONE]\n\n"])]}) as server:
+        async with migrated(postgres) as url, running(url) as service:
+            await service.model("shown", provider="openai", base_url=server.base_url)
+            branch = await service.branch(chat_model="shown")
+            for said in ("the word is mellon", "and?"):
+                await service.operate(branch, instruction=said)
+            lines = await exported(service, f"/v1/branches/{branch}")
+            assert (await service.http.delete(f"/v1/branches/{branch}")).status_code == 204
+            first = next(line for line in lines if line["object"] == "message")
+            first["content"]["instruction"] = "the word is gone"
+            await imported(service, lines)
+            await service.operate(branch, instruction="what is it?")
+        shown_last = [message["content"] for message in server.requests[-1].body["messages"]]
+    assert shown_last == ["the word is gone", "fine", "and?", "fine", "what is it?"]

@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 from pydantic_core import from_json
 
-from app.adapters.db.histories import Histories, Said, Wanted
+from app.adapters.db.histories import Histories, Place, Said, Wanted
 from app.core.errors import NotFound
 from app.core.governance.governance import POLICIES, StoredGovernance, StoredPolicies
 from app.core.json_text import dumps
@@ -23,13 +23,13 @@ _PROJECT: Final = """p.lifecycle AS project_lifecycle, p.name AS project_name, p
 _BRANCHES: Final = f"""
 SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle, b.version,
        b.next_position, b.name, b.metadata, b.gate, b.permissions, b.hooks, {_PROJECT},
-       m.ids, m.positions, m.kinds, m.contents
+       m.ids, m.positions, m.writers, m.kinds, m.contents
 FROM json_to_recordset($1::json) AS w (branch_id uuid, last int)
 JOIN branches b ON b.id = w.branch_id JOIN projects p ON p.id = b.project_id
 CROSS JOIN LATERAL (
-    SELECT array_agg(id) AS ids, array_agg(position) AS positions, array_agg(kind) AS kinds,
-           array_agg(content::text) AS contents
-    FROM (SELECT id, position, kind, content FROM messages
+    SELECT array_agg(id) AS ids, array_agg(position) AS positions, array_agg(xmin) AS writers,
+           array_agg(kind) AS kinds, array_agg(content::text) AS contents
+    FROM (SELECT id, position, xmin, kind, content FROM messages
           WHERE branch_id = b.id AND position >= w.last AND kind <> 'system' AND NOT superseded
           ORDER BY position) AS said
 ) AS m"""
@@ -101,7 +101,8 @@ def _said(row: Any) -> Said:
     if row["ids"] is None:
         return []
     contents = (content.encode() for content in row["contents"])
-    return list(zip(row["positions"], map(RawMessage, row["ids"], row["kinds"], contents), strict=True))
+    places = map(Place, row["positions"], row["writers"])
+    return list(zip(places, map(RawMessage, row["ids"], row["kinds"], contents), strict=True))
 
 
 async def state_without_branch(connection: asyncpg.Connection[Any], project_id: UUID) -> BranchState:

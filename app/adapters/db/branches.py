@@ -121,6 +121,7 @@ class PostgresBranches:
             row = await _locked(connection, project_id, branch_id, if_match)
             await refuse_held(connection, row)
             await _refuse_busy(connection, branch_id)
+            await purging.forget_answers(connection, row)
             # Nothing points at the log, so nothing cascades to it.
             ours = sa.select(runs.c.id).where(runs.c.branch_id == branch_id)
             for log in (events, token_blocks):

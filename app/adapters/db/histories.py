@@ -9,8 +9,17 @@ from uuid import UUID
 
 from app.core.operate.history import History, RawMessage
 
-Said = Sequence[tuple[int, RawMessage]]
-"""Messages in order, each with its position."""
+
+class Place(NamedTuple):
+    """Where a message stands, and since when it does."""
+
+    position: int
+    writer: int
+    """The transaction that stored it: another one where it was removed and brought back, maybe changed."""
+
+
+Said = Sequence[tuple[Place, RawMessage]]
+"""Messages in order, each with its place."""
 Wanted = Mapping[str, Any]
 """A conversation to be read: `branch_id`, and `last`, the position of the last message that is known of it.
 
@@ -22,8 +31,8 @@ Read = Callable[[Sequence[Wanted]], Awaitable[Mapping[UUID, Said]]]
 
 class _Kept(NamedTuple):
     history: History
-    last: int
-    """Position of its last message."""
+    last: Place
+    """Of its last message."""
     size: int
     """Bytes that were counted for it."""
 
@@ -34,7 +43,8 @@ class Histories:
     Messages are never changed and come only at the end, so that what was read stays true. Those of a run that
     was rolled back are left out as soon as it has ended. They are the last ones then, for nobody else speaks
     before: a conversation that was kept with any of them has one as its last, and is read anew when that is
-    missing. The system message is no part of a history: it stands on the branch's row.
+    missing. So is one that was removed and imported again, which other transactions have stored. The system
+    message is no part of a history: it stands on the branch's row.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -59,7 +69,7 @@ class Histories:
         """The conversations, and the branches whose kept one is not the beginning of what is there now."""
         kept = [self._kept.get(branch_id) for branch_id in branches]
         wanted = [
-            {"branch_id": str(branch_id), "last": one.last if one else 0}
+            {"branch_id": str(branch_id), "last": one.last.position if one else 0}
             for branch_id, one in zip(branches, kept, strict=True)
         ]
         said = await read(wanted)

@@ -19,7 +19,7 @@ from app.adapters.db.tables import events, token_blocks
 from app.core.errors import Invalid
 from app.core.json_text import dumps
 from app.core.record import Entry, TokenBlock
-from app.core.transfer.lines import BranchLine, ClientCallLine, Line, MessageLine, RunLine
+from app.core.transfer.lines import AttemptLine, BranchLine, ClientCallLine, Line, MessageLine, RunLine
 from app.ports.ambient import IdSource
 from app.ports.transfer import IdTaken, SectionWriter
 
@@ -30,6 +30,11 @@ INSERT INTO audit_log (id, project_id, key_id, action, subject) VALUES ($1, $2, 
 
 # Nothing points at the runs and branches of which these tell, so nothing else keeps them to their project.
 _FOREIGN_RUNS: Final = "SELECT true FROM runs WHERE id = ANY($1::uuid[]) AND project_id <> $2 LIMIT 1"
+_REMAINS: Final = "SELECT true FROM purged_logs WHERE run_id = ANY($1::uuid[]) LIMIT 1"
+_KEPT: Final = "SELECT stream, fallback_index, attempt FROM attempts WHERE run_id = $1"
+_FOREIGN_ATTEMPTS: Final = (
+    "SELECT true FROM attempts WHERE run_id = ANY($1::uuid[]) AND project_id <> $2 LIMIT 1"
+)
 _FOREIGN: Final = """
 SELECT true FROM branches WHERE id = $1 AND project_id <> $3
 UNION ALL SELECT true FROM runs WHERE id = $2 AND project_id <> $3"""
@@ -115,8 +120,14 @@ class _Section:
             said_by = [line.run_id for line in lines if isinstance(line, MessageLine) and line.run_id]
             if said_by and await self._connection.fetchval(_FOREIGN_RUNS, said_by, self._project_id):
                 raise IdTaken("A message is said to be of a run of another project.")
+        if kind is AttemptLine and run_id is not None:
+            lines = await self._without_kept(
+                [line for line in lines if isinstance(line, AttemptLine)], run_id
+            )
         records = [(*place.values(), *_values(line)) for line in lines]
         await self._copy(kind.table, [*place, *kind.columns()], records)
+        if kind is RunLine:
+            await self._refuse_remains([line.id for line in lines if isinstance(line, RunLine)])
 
     async def entries(self, run_id: UUID, entries: Sequence[Entry]) -> None:
         """See the port."""
@@ -133,6 +144,21 @@ class _Section:
             raise IdTaken(f"An id or a place of it is in use: {told(refusal)}.") from refusal
         except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
             raise Invalid(f"The database takes none of it: {told(refusal)}.") from refusal
+
+    async def _without_kept(self, lines: Sequence[AttemptLine], run_id: UUID) -> Sequence[AttemptLine]:
+        """Those that are not there yet: what attempts used and cost outlives their run, and is so once."""
+        kept = {tuple(row) for row in await self._connection.fetch(_KEPT, run_id)}
+        return [line for line in lines if (line.stream, line.fallback_index, line.attempt) not in kept]
+
+    async def _refuse_remains(self, runs: Sequence[UUID]) -> None:
+        """What is left of a run that was removed is not to be taken for this one's, nor this one's for that.
+
+        Looked for once the runs are stored: a purge of the same ones that went on meanwhile is seen then.
+        """
+        if await self._connection.fetchval(_REMAINS, runs):
+            raise IdTaken("A log of this run is still being removed, after a purge; send it again later.")
+        if await self._connection.fetchval(_FOREIGN_ATTEMPTS, runs, self._project_id):
+            raise IdTaken("The id is that of a run of another project.")
 
     async def _make_weeks(self, runs: Sequence[UUID]) -> None:
         """Make the partitions that are missing, by themselves: others must not wait for the section's end."""

@@ -9,11 +9,26 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.adapters.db.tables import events, idempotency_keys, messages, purged_logs, runs, token_blocks
+from app.adapters.db.tables import (
+    events,
+    function_calls,
+    idempotency_keys,
+    messages,
+    purged_logs,
+    runs,
+    token_blocks,
+)
 from app.core.messages import MessageKind
 
 BATCH: Final = 100
 """Runs whose logs are removed in one transaction."""
+
+# The id in the address of a scope, whichever of the ways to write one its client had chosen.
+_NAMED: Final = sa.func.lower(
+    sa.func.regexp_replace(
+        sa.func.split_part(idempotency_keys.c.scope, "/", 4), "^urn:uuid:|[^0-9a-f]", "", "gi"
+    )
+)
 
 
 async def empty(connection: AsyncConnection, branch: Any) -> None:
@@ -28,14 +43,24 @@ async def empty(connection: AsyncConnection, branch: Any) -> None:
             ["run_id", "project_id"], sa.select(runs.c.id, runs.c.project_id).where(ours)
         )
     )
+    await forget_answers(connection, branch)
     await connection.execute(sa.delete(messages).where(said))
     await connection.execute(sa.delete(runs).where(ours))
-    # Kept answers hold what was said. Of runs only ids are kept: repeats of those go on finding nothing.
+
+
+async def forget_answers(connection: AsyncConnection, branch: Any) -> None:
+    """Remove kept answers to requests about the branch and its calls: they hold what was said.
+
+    Of runs only ids are kept: repeats of those go on finding nothing.
+    """
+    calls = sa.select(function_calls.c.id).where(function_calls.c.branch_id == branch.id)
+    named = sa.union_all(sa.select(sa.literal(branch.id, sa.Uuid)), calls).subquery("named")
+    hex_of = sa.func.replace(sa.cast(named.c[0], sa.Text), "-", "")
     await connection.execute(
         sa.delete(idempotency_keys).where(
             idempotency_keys.c.project_id == branch.project_id,
-            idempotency_keys.c.scope.contains(f"/v1/branches/{branch.id}/"),
             idempotency_keys.c.body.is_not(None),
+            _NAMED.in_(sa.select(hex_of)),
         )
     )
 

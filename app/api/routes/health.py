@@ -40,7 +40,11 @@ async def check_readiness(services: Serving) -> Response:
     return reply({"status": "ok"})
 
 
-@router.get("/metrics", responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}})
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"description": "Prometheus text", "content": {"text/plain": {}}}},
+)
 async def show_metrics(request: Request, services: Serving) -> Response:
     """Show figures of this process for Prometheus."""
     return Response(generate_latest(services.registry), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -52,6 +52,7 @@ InTransfer = Annotated[Transfer, Depends(transfer_of)]
 
 @router.get(
     "/branches/{branch_id}/export",
+    response_class=Response,
     responses=also(200, "The branch, a line for each thing", CONTENT) | problems(NotFound, BranchBusy),
 )
 async def export_branch(branch_id: UUID, who: Admin, transfer: InTransfer) -> Response:
@@ -61,6 +62,7 @@ async def export_branch(branch_id: UUID, who: Admin, transfer: InTransfer) -> Re
 
 @router.get(
     "/projects/{project_id}/export",
+    response_class=Response,
     responses=also(200, "Branch after branch, and runs without one", CONTENT) | problems(NotFound),
 )
 async def export_project(project_id: UUID, who: Anyone, transfer: InTransfer) -> Response:

@@ -20,6 +20,30 @@ _COUNTS: dict[str, JsonValue] = {
 }
 
 
+_LINES: list[JsonValue] = [
+    {
+        "object": "export",
+        "format": 1,
+        "version": "0.1.0",
+        "of": "branch",
+        "id": "019a0000-0000-7000-8000-000000000001",
+        "exported_at": "2026-11-30T12:00:00+00:00",
+    },
+    {
+        "object": "tokens",
+        "seq": 9,
+        "ts": 1_796_040_000_000,
+        "stream": 0,
+        "attempt": 1,
+        "fallback": 0,
+        "texts": ["It is ", "42."],
+        "delays": [0, 31],
+    },
+    {"object": "end", "lines": 24},
+    {"object": "export_end", "sections": 1},
+]
+
+
 class ImportView(View):
     """What an import has stored; runs and messages are those of what was not skipped."""
 
@@ -58,4 +82,4 @@ def export_schemas(ref: str) -> dict[str, Any]:
     any_line: Any = Annotated[Union[tuple(KINDS.values())], Field(discriminator="object")]  # noqa: UP007
     made = TypeAdapter(any_line).json_schema(ref_template=ref)
     kinds: dict[str, Any] = made.pop("$defs")
-    return {**kinds, "ExportLine": {"description": "One line of an export.", **made}}
+    return {**kinds, "ExportLine": {"description": "One line of an export.", "examples": _LINES, **made}}

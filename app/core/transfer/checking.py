@@ -55,8 +55,8 @@ class SectionCheck:
         self._branch = first if isinstance(first, BranchLine) else None
         self._lines = 0
         self._ids: set[UUID] = set()
-        self._open: set[UUID] = set()
-        """Action requests that no response has come for yet."""
+        self._open: dict[UUID, bool] = {}
+        """Action requests that no response has come for yet, and whether they are superseded."""
         self._requests: set[UUID] = set()
         self._position = -2
         self._system: str | None = None
@@ -113,20 +113,22 @@ class SectionCheck:
         if line.position <= self._position:
             raise Broken("messages come in the order of their positions", "position")
         self._position = line.position
+        _check_standing(line)
         _check_content(line)
         request = line.action_request_id
         kind = MessageKind(line.kind)
         if (request is not None) != (kind is MessageKind.ACTION_RESPONSE):
             raise Broken("a response names its request, and nothing else does", "action_request_id")
         if kind is MessageKind.ACTION_REQUEST:
-            self._open.add(line.id)
+            self._open[line.id] = line.superseded
             self._requests.add(line.id)
         elif request is not None:
             if request not in self._open:
                 raise Broken("no action request before it waits for a response", "action_request_id")
             if line.content["action_request_id"] != str(request):
                 raise Broken("the content names another request", "content")
-            self._open.remove(request)
+            if self._open.pop(request) is not line.superseded:
+                raise Broken("a response is superseded with its request, or neither is", "superseded")
         elif kind is MessageKind.SYSTEM:
             if self._system is not None:
                 raise Broken("a branch has one system message at most", "kind")
@@ -170,6 +172,15 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "response_format": (dict, NoneType),
 }
 """What members of contents are; those that are not listed are any JSON."""
+
+
+def _check_standing(line: MessageLine) -> None:
+    """Where it stands in the conversation, and whether it still does."""
+    system = MessageKind(line.kind) is MessageKind.SYSTEM
+    if line.position < 0 and not system:
+        raise Broken("only a system message comes before position 0", "position")
+    if line.superseded and (system or line.run_id is None):
+        raise Broken("only what a run said is superseded", "superseded")
 
 
 def _check_content(line: MessageLine) -> None:

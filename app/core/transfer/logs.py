@@ -11,12 +11,13 @@ from app.core.callbacks import STORED
 from app.core.events import by_code
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed
 from app.core.json_text import dumps
+from app.core.moments.moment import Moment
 from app.core.partial.log import PartialLog
 from app.core.partial.places import Place
 from app.core.partial.wanted import place_wanted
 from app.core.record import REFERRING, Entry, EventEntry, Reader, TokenBlock
 from app.core.texts import references
-from app.core.transfer.lines import EventLine, RunLine, TokensLine
+from app.core.transfer.lines import MOST_GROWN, EventLine, RunLine, TokensLine
 
 _STATUS: Final = {
     RunCompleted.code: "completed",
@@ -35,6 +36,7 @@ class LogCheck:
         context = None if run.context is None else dumps(run.context).decode()
         self._events, self._callbacks = (Reader(run.id, branch_id, context) for _ in range(2))
         self._partial = PartialLog(run.id, _place(run))
+        self._moment = Moment()
         self._last = self._ts = 0
         self._ended = False
 
@@ -64,6 +66,9 @@ class LogCheck:
             raise ValueError(
                 f"the log ends with number {self._last}; it has to end with the run's last event"
             )
+        for call in self._moment.calls:
+            if call.call_id is not None and not _is_id(call.call_id):
+                raise ValueError("the callId of a tool call is a UUID")
 
     def _show(self, entry: Entry) -> None:
         """Whatever a reader may ask for has to be there: what cannot be shown is not taken."""
@@ -76,8 +81,19 @@ class LogCheck:
             for view in views:
                 for _ in view:
                     pass
+            self._moment.take([entry])
         except Exception as error:
             raise ValueError(f"the event cannot be shown: {type(error).__name__}") from error
+        position = self._moment.position
+        if position is not None and not (type(position) is int and 0 <= position <= MOST_GROWN):
+            raise ValueError("the position of a RUN_STARTED is one of the conversation")
+
+
+def _is_id(text: object) -> bool:
+    try:
+        return isinstance(text, str) and UUID(text) is not None
+    except ValueError:
+        return False
 
 
 def _event(line: EventLine) -> EventEntry:
