@@ -44,6 +44,10 @@ class CallsThen:
 
     def __init__(self) -> None:
         self._calls: list[CallThen] = []
+        self._known: dict[str, CallThen] = {}
+        """Those of which an id is known, by it."""
+        self._waiting: dict[str, list[CallThen]] = {}
+        """The others, by the model's id, which several may have."""
 
     def __iter__(self) -> Iterator[CallThen]:
         return iter(self._calls)
@@ -59,7 +63,7 @@ class CallsThen:
             self._requested(meta, stream)
         elif kind == "STREAM_INIT":
             # What an answer had asked for that did not come whole is not carried out.
-            self._calls = [call for call in self._calls if call.stream is None or call.stream != stream]
+            self._forget(lambda call: call.stream is not None and call.stream == stream)
         elif (change := _CHANGES.get(kind)) is not None:
             change(self._found(meta), meta)
 
@@ -72,21 +76,29 @@ class CallsThen:
     def _requested(self, meta: Meta, stream: int | None) -> None:
         # Outside of a stream it is the record of a call that is about to be carried out.
         status = REQUESTED if stream is not None else "processing"
-        self._calls.append(
-            CallThen(meta["toolCallId"], meta["toolName"], meta["arguments"], status=status, stream=stream)
-        )
+        call = CallThen(meta["toolCallId"], meta["toolName"], meta["arguments"], status=status, stream=stream)
+        self._calls.append(call)
+        self._waiting.setdefault(call.tool_call_id, []).append(call)
+
+    def _forget(self, unwanted: Callable[[CallThen], bool]) -> None:
+        """Take calls away of which no id is known."""
+        self._calls = [call for call in self._calls if not unwanted(call)]
+        for waiting in self._waiting.values():
+            waiting[:] = [call for call in waiting if not unwanted(call)]
 
     def _found(self, meta: Meta) -> CallThen:
         """The call that an event is about: by its own id, else the first with the model's."""
         call_id, tool_call_id = meta["callId"], meta["toolCallId"]
-        waiting = [call for call in self._calls if call.call_id is None and call.tool_call_id == tool_call_id]
-        named = [call for call in waiting if call.function == meta.get("toolName", call.function)]
-        known = [call for call in self._calls if call.call_id == call_id]
-        if found := known or named or waiting:
-            call = found[0]
-        else:
-            call = CallThen(tool_call_id, meta.get("toolName"))
-            self._calls.append(call)
+        if (call := self._known.get(call_id)) is None:
+            waiting = self._waiting.get(tool_call_id, [])
+            named = (each for each in waiting if each.function == meta.get("toolName", each.function))
+            call = next(named, waiting[0] if waiting else None)
+            if call is not None:
+                waiting.remove(call)
+            else:
+                call = CallThen(tool_call_id, meta.get("toolName"))
+                self._calls.append(call)
+            self._known[call_id] = call
         call.call_id, call.stream = call_id, None
         return call
 
