@@ -82,6 +82,10 @@ class Protocol(HttpToolsProtocol):
         head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
         line = f"HTTP/1.1 {answer.status_code} Refused\r\n".encode()
         self.transport.write(line + head + b"connection: close\r\n\r\n" + answer.body)
+        if self.cycle is not None and not self.cycle.response_complete:
+            # Its head could be read, and so it is being answered: this here is the only answer.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         # Closed at once, with data still to come, the connection would be reset and the answer lost.
         self._refused = True
         self.transport.write_eof()

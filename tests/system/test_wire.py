@@ -12,6 +12,7 @@ import pytest
 from app import server
 from app.server import HEAD_BYTES, UNREAD_S, bound
 from app.settings import Settings
+from tests.support.fuzzed_runs import nothing_breaks
 from tests.support.polling import until
 from tests.support.service import Service
 
@@ -47,6 +48,14 @@ async def test_a_head_without_end_is_refused(service: Service, complete: bool) -
     status, problem = await answer_to(service, head, *rest)
     assert (status, problem["code"]) == (431, "headers_too_large")
     assert (await service.http.get(problem["type"])).json()["status"] == 431
+
+
+async def test_what_turns_out_to_be_no_http_is_answered_once(service: Service) -> None:
+    """The head can be read, and its own words say that nobody can tell where the body ends."""
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: 9\r\n\r\n"
+    with nothing_breaks():
+        status, problem = await answer_to(service, head)
+    assert (status, problem["code"]) == (400, "malformed_request")
 
 
 async def test_a_usual_head_with_a_large_body_passes(service: Service) -> None:
