@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, note
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 
 from tests.support import commands
@@ -170,6 +170,15 @@ async def player(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFact
     errors=st.just(b"") | st.binary(max_size=100) | st.just(b"\xff" * 20_000),
     status=st.just(0) | st.integers(0, 255),
     wanted=st.sampled_from(WANTED),
+)
+@example(
+    written=(
+        "claude",
+        b'{"type": "result", "subtype": "error", "result": "x", "api_error_status": [529, null]}\n',
+    ),
+    errors=b"",
+    status=0,
+    wanted={},
 )
 async def test_any_output(
     player: Player, written: tuple[str, bytes], errors: bytes, status: int, wanted: dict[str, Any]
