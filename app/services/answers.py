@@ -22,7 +22,7 @@ from app.core.prompt import ToolSchema
 from app.ports.ambient import Clock, IdSource
 from app.ports.provider import ModelEndpoint, Provider
 from app.ports.storage import BranchState, NewMessage
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 
 
 def asking_of(

@@ -16,7 +16,7 @@ from app.core.json_text import dumps
 from app.core.past import Past
 from app.core.usage.totals import Totals
 from app.ports.storage import RunRecord
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 
 TERMINAL: dict[str, type[RunCompleted] | type[RunFailed] | type[RunCancelled] | type[RunExpired]] = {
     "completed": RunCompleted,

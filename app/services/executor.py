@@ -22,7 +22,8 @@ from app.ports.ambient import Clock
 from app.ports.storage import RunRecord, RunStore
 from app.services.entries import entry_of
 from app.services.execution import Execution, error_of
-from app.services.recorder import LeaseLost, Recorder, RecordRejected
+from app.services.recorder import Recorder
+from app.services.run_log import LeaseLost, RecordRejected
 
 BEAT_S = 0.8
 """How often leases are renewed, intents looked for and lost runs claimed, unless that is too seldom."""

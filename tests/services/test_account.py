@@ -26,7 +26,7 @@ from app.ports.storage import RunRecord
 from app.services.account import Account
 from app.services.execution import Execution
 from app.services.feed import Feed
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 from app.services.stream import ModelStream, StreamDriver
 from tests.support.ambient import NOW_MS, FakeClock
 

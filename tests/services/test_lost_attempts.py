@@ -20,7 +20,7 @@ from app.services.execution import Execution
 from app.services.feed import Feed
 from app.services.lost_attempts import LostAttempts
 from app.services.plan import Asked, Plan
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 from tests.support.ambient import NOW_MS, FakeClock
 
 pytestmark = pytest.mark.anyio

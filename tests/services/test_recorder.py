@@ -13,7 +13,8 @@ import pytest
 from app.core.events.run import RunStarted
 from app.ports.storage import Flush, FlushResult, NewMessage, RunRecord, RunStore
 from app.services.feed import Feeds
-from app.services.recorder import Recorder, RunLog
+from app.services.recorder import Recorder
+from app.services.run_log import RunLog
 from tests.support.ambient import CountingIds, FakeClock
 
 pytestmark = pytest.mark.anyio

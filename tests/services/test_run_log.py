@@ -13,7 +13,7 @@ from app.core.events.run import RunStarted
 from app.core.record import MAX_BLOCK, Entry, EventEntry, TokenBlock
 from app.ports.storage import RunRecord
 from app.services.feed import Feed
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 from tests.support.ambient import NOW_MS, CountingIds, FakeClock
 
 IDS = CountingIds()

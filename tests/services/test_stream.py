@@ -19,7 +19,7 @@ from app.ports.ambient import Clock
 from app.ports.storage import RunRecord
 from app.services.execution import Execution
 from app.services.feed import Feed
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 from app.services.stream import ModelStream, NotTaken, StreamDriver
 from tests.support.ambient import CountingIds
 

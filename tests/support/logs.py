@@ -17,7 +17,7 @@ from app.core.record import Entry, Reader, TokenBlock
 from app.core.texts import MAX_SHOWN
 from app.ports.storage import RunRecord
 from app.services.feed import Feed
-from app.services.recorder import RunLog
+from app.services.run_log import RunLog
 from tests.support.ambient import NOW_MS, CountingIds, FakeClock
 
 RUN, BRANCH = CountingIds().new(), UUID(int=2)
