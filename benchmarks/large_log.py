@@ -12,9 +12,9 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db.engine import make_engine
+from app.adapters.db.log_pages import PAGE_STATEMENT
 from app.adapters.db.partitions import WEEK_MS, make_partitions, week_of
 from app.adapters.db.retention import sweep
-from app.adapters.db.run_store import PAGE_STATEMENT
 from app.core.events.run import RunCompleted, RunStarted
 from benchmarks.client import Address, LoadFailed, load, request
 from benchmarks.figures import p50, p99

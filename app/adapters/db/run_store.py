@@ -14,14 +14,15 @@ from app.adapters.db import accept as accepting
 from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
+from app.adapters.db import log_pages as reading
 from app.adapters.db import waiting
 from app.adapters.db.branch_states import Key, state_without_branch, states_of
-from app.adapters.db.columns import RUN_COLUMNS, event_entry, run_record, token_block
+from app.adapters.db.columns import RUN_COLUMNS, run_record
 from app.adapters.db.grouping import Group
 from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
 from app.core.errors import NotFound, RunEnded, Unavailable
-from app.core.record import MAX_BLOCK, Entry, EventEntry
+from app.core.record import Entry, EventEntry
 from app.ports.ambient import Clock
 from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import (
@@ -42,35 +43,6 @@ PATIENCE_S = 10.0
 """How long a statement may take before its connection counts as lost: not every end is told."""
 LEASE_PATIENCE_S = 4.0
 """The same where leases are renewed: well below the length of one."""
-
-# One statement for both tables, so that a block committed a moment before an event is never missed. Each of
-# the two is cut by itself, so that a page does not cost more for all that follows it.
-PAGE_STATEMENT = f"""
-SELECT * FROM (
-    SELECT *, sum(count) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM (
-        (SELECT seq, ts, type, 1 AS count, stream, attempt, fallback, meta, callbacks, NULL AS text,
-                NULL::bytea AS lengths, NULL::bytea AS delays
-         FROM events WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3)
-        UNION ALL
-        (SELECT seq, ts, NULL, count, stream, attempt, fallback, NULL, NULL, text, lengths, delays
-         FROM token_blocks WHERE run_id = $1 AND seq > $2 - {MAX_BLOCK} AND seq + count - 1 > $2
-         ORDER BY seq LIMIT $3)
-        ORDER BY seq LIMIT $3
-    ) AS rows
-) AS counted WHERE before IS NULL OR before <= $3 + {MAX_BLOCK} ORDER BY seq"""
-
-_LAST_SEQ = """
-SELECT u.id, GREATEST(
-    (SELECT max(seq) FROM events e WHERE e.run_id = u.id),
-    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = u.id), 0) AS last_seq
-FROM unnest($1::uuid[]) AS u (id)"""
-
-_STANDINGS = """
-SELECT r.id, r.status, CASE WHEN r.ended_at IS NOT NULL THEN r.last_seq ELSE GREATEST(
-    (SELECT max(seq) FROM events e WHERE e.run_id = r.id),
-    (SELECT max(seq + count - 1) FROM token_blocks t WHERE t.run_id = r.id), 0) END AS last_seq
-FROM runs r WHERE r.id = ANY($1::uuid[])"""
 
 # An attempt that failed ends its call only where no other was to follow: the response says so.
 _OPEN_CALLS = """
@@ -274,15 +246,13 @@ class PostgresRuns:
     async def last_seq(self, run_id: UUID) -> int:
         """See the port."""
         async with self._rest.use() as connection:
-            (row,) = await connection.fetch(_LAST_SEQ, [run_id])
-        found: int = row["last_seq"]
-        return found
+            found = await reading.last_seqs(connection, [run_id])
+        return found[run_id]
 
     async def standings(self, runs: Sequence[UUID]) -> Mapping[UUID, tuple[int, str]]:
         """See the port."""
         async with self._read.use() as connection:
-            rows = await connection.fetch(_STANDINGS, runs)
-        return {row["id"]: (row["last_seq"], row["status"]) for row in rows}
+            return await reading.standings(connection, runs)
 
     async def page(self, run_id: UUID, *, after: int, limit: int) -> Sequence[Entry]:
         """See the port."""
@@ -294,10 +264,7 @@ class PostgresRuns:
         found: dict[tuple[UUID, int, int], Sequence[Entry]] = {}
         async with self._read.use() as connection:
             for run_id, after, limit in dict.fromkeys(asked):
-                rows = await connection.fetch(PAGE_STATEMENT, run_id, after, limit)
-                found[run_id, after, limit] = [
-                    token_block(row).after(after) if row["type"] is None else event_entry(row) for row in rows
-                ]
+                found[run_id, after, limit] = await reading.page(connection, run_id, after, limit)
         return [found[ask] for ask in asked]
 
     # Leases
@@ -315,8 +282,7 @@ class PostgresRuns:
             )
             held = [*claimed.orphans, *claimed.given_up, *claimed.started, *claimed.woken]
             if held:
-                rows = await connection.fetch(_LAST_SEQ, [record.id for record in held])
-                last = {row["id"]: row["last_seq"] for row in rows}
+                last = await reading.last_seqs(connection, [record.id for record in held])
                 for record in held:
                     record.last_seq = last[record.id]
         return claimed
