@@ -62,8 +62,7 @@ def fail(session: Standing, failure: Failure) -> Steps[None]:
 
 def _of_the_prefix(session: Standing, failure: Failure) -> Failure:
     """A server that takes no answer to go on from is asked afresh, and never again with one."""
-    status = (failure.detail or {}).get("status")  # the server may have said it: then it is anything
-    refused = type(status) is int and status in _BAD_REQUEST
+    refused = failure.status in _BAD_REQUEST
     if not (session.resumed and not session.opened and failure.trouble is faults.REJECTED and refused):
         return failure
     session.prefix_refused = True

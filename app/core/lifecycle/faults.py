@@ -198,6 +198,8 @@ class Failure:
     detail: dict[str, Any] | None = None
     position: int | None = None
     """Where in the answer the fault lies, in code points; None where it has no place."""
+    status: int | None = None
+    """The HTTP status; that of `detail` may be the server's own word for something else."""
 
     @property
     def error(self) -> StreamError:
@@ -211,7 +213,8 @@ def failure_of(fault: Fault, *, opened: bool) -> Failure:
     detail = dict(fault.detail)
     named = {"status": fault.status, "type": fault.type or None, "provider_code": fault.provider_code}
     detail.update((key, value) for key, value in named.items() if value is not None)
-    return Failure(_trouble(fault, opened), fault.message, fault.type or None, fault.retry_after_ms, detail)
+    trouble, word = _trouble(fault, opened), fault.type or None
+    return Failure(trouble, fault.message, word, fault.retry_after_ms, detail, status=fault.status)
 
 
 _INTERNAL_WORDS: Final = {
