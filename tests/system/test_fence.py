@@ -147,6 +147,9 @@ async def test_a_paused_process_writes_nothing_once_another_has_its_runs(
     random = Random(seed)
     processes = [Process(database_url, random) for _ in range(3)]
     everybody = list(processes)
+    processes[
+        0
+    ].reachable.goes_on.clear()  # it ends nothing before it is killed: there is something to take over
     runs = []
     for at in range(6):
         branch = IDS.new()
@@ -155,14 +158,18 @@ async def test_a_paused_process_writes_nothing_once_another_has_its_runs(
         runs.append(run.id)
         await processes[at % 3].start(run)
 
+    async def replace(victim: Process) -> None:
+        await victim.kill()
+        processes.remove(victim)
+        processes.append(Process(database_url, random))
+        everybody.append(processes[-1])
+
     async def trouble() -> None:
+        await replace(processes[0])
         while True:
             victim = random.choice(processes)
             if random.random() < 0.3:
-                await victim.kill()
-                processes.remove(victim)
-                processes.append(Process(database_url, random))
-                everybody.append(processes[-1])
+                await replace(victim)
             else:
                 victim.reachable.goes_on.clear()
                 asyncio.get_running_loop().call_later(
