@@ -166,7 +166,9 @@ class Runs:
                     return Submission(run, limits=limits)
                 case Replayed(run_id):
                     return Submission(await self.get(origin.project_id, run_id), replayed=True)
-        raise Unavailable("The branch changes faster than the run can be prepared; try again.")
+        raise Unavailable(
+            "The branch changes faster than the run can be prepared; try again.", retry_after_s=1
+        )
 
     async def _state(self, planner: Planner[Any], project_id: UUID, branch_id: UUID | None) -> BranchState:
         if branch_id is None:

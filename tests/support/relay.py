@@ -1,12 +1,28 @@
-"""A network between a service and its database that a test can hold up, cut, and make forget connections."""
+"""A network between a service and its database that a test can hold up, slow down, cut, and have lose things."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Self
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal, Self
 
 from app.adapters.db.engine import database_url, driver_arguments
+
+Loss = Literal["standstill", "silence", "reset"]
+"""How an answer gets lost: nothing passes any more, nothing on its connection, or that is reset."""
+
+
+@dataclass(slots=True)
+class _Losing:
+    """An answer that is to be lost."""
+
+    due: Callable[[], Awaitable[object]]
+    how: Loss
+    done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Relay:
@@ -21,6 +37,9 @@ class Relay:
         self._connections: set[asyncio.Task[None]] = set()
         self._deaf: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._losing: _Losing | None = None
+        self._asking = asyncio.Lock()
+        self._delay_s = 0.0
 
     @property
     def url(self) -> str:
@@ -61,6 +80,37 @@ class Relay:
         """Lose what is sent on the connections that there are, and tell nobody; new ones are fine."""
         self._deaf |= self._connections
 
+    def slow(self, seconds: float) -> None:
+        """Let whatever the database says take so much longer; 0 for no longer."""
+        self._delay_s = seconds
+
+    def lose(self, due: Callable[[], Awaitable[object]], how: Loss) -> asyncio.Event:
+        """Lose what the database says next once `due` holds, which is asked before anything is passed on.
+
+        So a commit that is `due` has taken place, and nobody in the service hears of it; then the event is set.
+        """
+        self._losing = _Losing(due, how)
+        return self._losing.done
+
+    async def _lost(self, task: asyncio.Task[None], service: asyncio.StreamWriter) -> bool:
+        """Whether the service is not to hear what was just said on this connection."""
+        async with self._asking:
+            losing = self._losing
+            if losing is None or not await losing.due():
+                return False
+            self._losing = None
+        match losing.how:
+            case "standstill":
+                self.hold()
+            case "silence":
+                self._deaf.add(task)
+            case "reset":
+                end: socket.socket = service.get_extra_info("socket")
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                service.transport.abort()
+        losing.done.set()
+        return True
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -85,23 +135,33 @@ class Relay:
         else:
             there = await asyncio.open_connection(host, port)
         ways = [
-            asyncio.create_task(self._copy(task, *way)) for way in ((reader, there[1]), (there[0], writer))
+            asyncio.create_task(self._copy(task, reader, there[1])),
+            asyncio.create_task(self._copy(task, there[0], writer, answers=True)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            there[1].close()  # before anything is waited for: the wait may be broken off
             for way in ways:
                 way.cancel()
             await asyncio.wait(ways)
-            there[1].close()
             with contextlib.suppress(OSError):
                 await there[1].wait_closed()
 
     async def _copy(
-        self, task: asyncio.Task[None], source: asyncio.StreamReader, sink: asyncio.StreamWriter
+        self,
+        task: asyncio.Task[None],
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        *,
+        answers: bool = False,
     ) -> None:
         with contextlib.suppress(OSError):
             while piece := await source.read(65_536):
+                if answers and self._delay_s:
+                    await asyncio.sleep(self._delay_s)
+                if answers and self._losing is not None and await self._lost(task, sink):
+                    continue
                 await self._flows.wait()
                 if task not in self._deaf:
                     sink.write(piece)

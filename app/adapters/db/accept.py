@@ -139,6 +139,18 @@ async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -
     return {row["id"] for row in rows}
 
 
+_OUTCOME = """
+SELECT id, status = 'running' AND owner = $2 AND epoch = $3 AS held FROM runs WHERE id = ANY($1::uuid[])"""
+
+
+async def outcome(
+    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID
+) -> dict[UUID, Accepted]:
+    """What became of acceptances whose connection broke, perhaps between commit and answer."""
+    rows = await connection.fetch(_OUTCOME, [new.run.id for new in news], owner, FIRST_EPOCH)
+    return {row["id"]: Accepted(running=row["held"]) for row in rows}
+
+
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
     lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))

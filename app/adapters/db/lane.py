@@ -100,7 +100,9 @@ class Lane:
                 yield await self._connected()
             except GONE as gone:
                 await self._drop()
-                raise Unavailable(f"The database is not available: {type(gone).__name__}") from gone
+                raise Unavailable(
+                    f"The database is not available: {type(gone).__name__}.", retry_after_s=1
+                ) from gone
             except asyncpg.PostgresError:
                 raise  # the server said so, and the connection is as good as before
             except BaseException:
@@ -116,7 +118,9 @@ class Lane:
                     return await work(connection)
             except AGAIN as lost:
                 if not left:
-                    raise Unavailable("The database is too busy with rival transactions.") from lost
+                    raise Unavailable(
+                        "The database is too busy with rival transactions.", retry_after_s=1
+                    ) from lost
         raise AssertionError("unreachable")
 
     async def _drop(self) -> None:

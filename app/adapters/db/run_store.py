@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db import accept as accepting
 from app.adapters.db import attempts as counting
 from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db import log_pages as reading
 from app.adapters.db import waiting
+from app.adapters.db.accept import recall
+from app.adapters.db.accepting import Accepting
 from app.adapters.db.branch_states import Key, state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, run_record
 from app.adapters.db.grouping import Group
@@ -27,7 +28,6 @@ from app.ports.ambient import Clock
 from app.ports.attempts import LostAttempt, NewAttempt
 from app.ports.storage import (
     Acceptance,
-    Accepted,
     BranchState,
     CallRecord,
     Claimed,
@@ -87,7 +87,7 @@ class PostgresRuns:
         self._lanes = [*patient, Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)]
         self._write, self._accept, self._read, self._rest = self._lanes
         self._histories = Histories(history_bytes)
-        self._accepts = Group[NewRun, Acceptance](self._accept_batch, limit=accepting.GROUP)
+        self._accepting = Accepting(self._accept, owner=owner, lease=self._lease)
         self._states = Group[Key, BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
         self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=32)
@@ -112,51 +112,12 @@ class PostgresRuns:
     async def remembered(self, project_id: UUID, idempotency: tuple[str, str, bytes]) -> UUID | None:
         """See the port."""
         async with self._rest.use() as connection:
-            found = await accepting.recall(connection, project_id, idempotency)
+            found = await recall(connection, project_id, idempotency)
         return None if found is None else found.run_id
 
     async def accept(self, new: NewRun) -> Acceptance:
         """See the port."""
-        return await self._accepts.submit(new)
-
-    async def _accept_batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
-        # Those that can start at once go together; each of the rest takes a transaction of its own, so that
-        # one that is refused, or poisoned, does not fail its neighbours.
-        plain = [new for new in news if new.idempotency is None and not new.quotas]
-        starting = [new for new in plain if new.starts]
-        queueing = [new for new in plain if not new.starts]
-
-        async def start(connection: asyncpg.Connection[Any]) -> set[UUID]:
-            return await accepting.start_all(connection, starting, owner=self._owner, lease=self._lease)
-
-        async def line_up(connection: asyncpg.Connection[Any]) -> set[UUID]:
-            return await accepting.line_up(connection, queueing)
-
-        started = await self._accept_together(start) if starting else set()
-        queued = await self._accept_together(line_up) if queueing else set()
-        return [
-            Accepted(running=new.run.id in started)
-            if new.run.id in started or new.run.id in queued
-            else await self._accept_alone(new)
-            for new in news
-        ]
-
-    async def _accept_together(
-        self, work: Callable[[asyncpg.Connection[Any]], Awaitable[set[UUID]]]
-    ) -> set[UUID]:
-        try:
-            return await self._accept.run(work)
-        except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
-            return set()
-
-    async def _accept_alone(self, new: NewRun) -> Acceptance | BaseException:
-        async def work(connection: asyncpg.Connection[Any]) -> Acceptance:
-            return await accepting.accept_alone(connection, new, owner=self._owner, lease=self._lease)
-
-        try:
-            return await self._accept.run(work)
-        except Exception as refusal:
-            return refusal
+        return await self._accepting.submit(new)
 
     # Writing
 

@@ -1,0 +1,157 @@
+"""A run is committed, and the database's answer to that is lost: whoever asks again, it is done once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support import chat_wire
+from tests.support.http_tools import gives
+from tests.support.model_server import ModelServer
+from tests.support.process import serving
+from tests.support.relay import Relay
+from tests.support.service import running
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+KINDS = ("operate", "idempotent", "careful")
+"""A model is asked, and tools are called: one that may be called again, and one that may not."""
+CALLS_AFTER_DEATH = {"operate": [], "idempotent": ["aborted", "completed"], "careful": ["aborted"]}
+
+
+@asynccontextmanager
+async def committed(database_url: str) -> AsyncIterator[Callable[[str], Callable[[], Awaitable[Any]]]]:
+    """Asks, beside the service, for the run that a key made: its row is there as soon as it is committed."""
+    connection = await asyncpg.connect(database_url)
+    turn = asyncio.Lock()
+
+    def of(key: str) -> Callable[[], Awaitable[Any]]:
+        async def run() -> Any:
+            async with turn:
+                return await connection.fetchval(
+                    "SELECT r.id FROM idempotency_keys k JOIN runs r ON r.id = k.run_id WHERE k.key = $1", key
+                )
+
+        return run
+
+    yield of
+    await connection.close()
+
+
+async def furnish(http: httpx.AsyncClient, server: ModelServer) -> None:
+    """A model, and two tools, that count what they are asked."""
+    server.scripts["m"] = [chat_wire.attempt([{"text": "Hello"}, {"end": "stop"}])]
+    model = {"provider": "openai", "base_url": server.base_url, "model": "m"}
+    assert (await http.put("/v1/models/m", json=model)).status_code == 201
+    for name in ("idempotent", "careful"):
+        server.scripts[name] = [gives(b'{"n": 1}')]
+        url = f"http://127.0.0.1:{server.port}/models/{name}:call"
+        tool = {"kind": "http", "parameters": {"type": "object"}, "http": {"url": url}}
+        answer = await http.put(f"/v1/tools/{name}", json=tool | {"idempotent": name == "idempotent"})
+        assert answer.status_code == 201
+
+
+async def asked(http: httpx.AsyncClient, kind: str) -> tuple[str, Json]:
+    """Where to ask for what, on a branch of its own."""
+    made = await http.post("/v1/branches", json={"chat_model": "m"})
+    path = f"/v1/branches/{made.json()['id']}"
+    if kind == "operate":
+        return f"{path}/operate", {"instruction": "hi"}
+    return f"{path}/act", {"requests": [{"function": kind, "arguments": {}}]}
+
+
+def count(server: ModelServer, kind: str) -> int:
+    """How often the model, or the tool, was asked."""
+    return sum(request.model == ("m" if kind == "operate" else kind) for request in server.requests)
+
+
+async def test_a_process_dies_between_the_commit_and_the_answer(database_url: str, tmp_path: Path) -> None:
+    """Nobody knows of the run but the database; who gets the request again finds it, and somebody does it."""
+    async with ModelServer() as server, committed(database_url) as of:
+        paths: dict[str, tuple[str, Json]] = {}
+        runs: dict[str, str] = {}
+        for kind in KINDS:
+            async with (
+                Relay(database_url) as relay,
+                serving(relay.url, tmp_path / f"first-{kind}") as first,
+            ):
+                if not paths:
+                    await furnish(first.http, server)
+                path, body = paths[kind] = await asked(first.http, kind)
+                lost = relay.lose(of(kind), "standstill")
+                unanswered = asyncio.create_task(
+                    first.http.post(path, json=body, headers={"Idempotency-Key": kind})
+                )
+                await asyncio.wait_for(lost.wait(), 30)
+                first.process.kill()
+                await first.process.wait()
+                await asyncio.wait([unanswered])
+                assert isinstance(unanswered.exception(), httpx.TransportError)
+            runs[kind] = str(await of(kind)())
+            assert count(server, kind) == 0  # it died before it had begun
+        async with serving(database_url, tmp_path / "second") as second:
+            for kind, (path, body) in paths.items():
+                headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
+                again = await second.http.post(path, json=body, headers=headers)
+                assert again.headers["Idempotency-Replayed"] == "true"
+                run = again.json()
+                assert (again.status_code, run["id"], run["status"]) == (200, runs[kind], "completed")
+                calls = (await second.http.get(f"/v1/function-calls?run_id={run['id']}&order=asc")).json()
+                assert [call["status"] for call in calls["data"]] == CALLS_AFTER_DEATH[kind]
+                # Nobody can tell that the first process had not yet called it: it may not be called again.
+                assert count(server, kind) == (kind != "careful")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("role", ["all", "api"])
+async def test_a_connection_breaks_between_the_commit_and_the_answer(
+    database_url: str, kind: str, role: str
+) -> None:
+    """The process lives: it looks what became of what it said, and does it once, whoever asks how often."""
+    async with (
+        ModelServer() as server,
+        committed(database_url) as of,
+        Relay(database_url) as relay,
+        running(relay.url, role=role) as service,
+        running(database_url) as other,
+    ):
+        await furnish(service.http, server)
+        path, body = await asked(service.http, kind)
+        headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
+        lost = relay.lose(of(kind), "reset")
+        first = await service.http.post(path, json=body, headers=headers)
+        assert lost.is_set()
+        assert (first.status_code, first.json()["status"]) == (200, "completed"), first.text
+        for asking in (service, other):
+            again = await asking.http.post(path, json=body, headers=headers)
+            assert again.headers["Idempotency-Replayed"] == "true"
+            assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+        events = await other.events(first.json()["id"])
+        assert "RUN_RECOVERED" not in {event["type"] for event in events}
+        assert count(server, kind) == 1
+
+
+async def test_a_connection_breaks_between_the_commit_of_many_and_the_answer(database_url: str) -> None:
+    """Runs without a key are accepted together; a client that is told to ask again would have them twice."""
+    connection = await asyncpg.connect(database_url)
+
+    async def there() -> Any:
+        return await connection.fetchval("SELECT true FROM runs LIMIT 1")
+
+    async with ModelServer() as server, Relay(database_url) as relay, running(relay.url) as service:
+        await furnish(service.http, server)
+        wanted = [await asked(service.http, "operate") for _ in range(6)]
+        lost = relay.lose(there, "reset")
+        answers = await asyncio.gather(*(service.http.post(path, json=body) for path, body in wanted))
+        assert lost.is_set()
+        assert {(answer.status_code, answer.json()["result"]) for answer in answers} == {(200, "Hello")}
+        assert await connection.fetchval("SELECT count(*) FROM runs") == count(server, "operate") == 6
+    await connection.close()
