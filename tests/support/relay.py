@@ -1,4 +1,4 @@
-"""A network between a service and its database that a test can hold up, slow down, cut, and have lose things."""
+"""A network between a service and its database that a test holds up, slows down, cuts, and makes lossy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ Loss = Literal["standstill", "silence", "reset"]
 class _Losing:
     """An answer that is to be lost."""
 
+    to: bytes
     due: Callable[[], Awaitable[object]]
     how: Loss
+    on: asyncio.Task[None] | None = None
+    """The connection on which it was asked for last."""
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -84,19 +87,19 @@ class Relay:
         """Let whatever the database says take so much longer; 0 for no longer."""
         self._delay_s = seconds
 
-    def lose(self, due: Callable[[], Awaitable[object]], how: Loss) -> asyncio.Event:
-        """Lose what the database says next once `due` holds, which is asked before anything is passed on.
+    def lose(self, to: bytes, due: Callable[[], Awaitable[object]], how: Loss) -> asyncio.Event:
+        """Lose the answer to what has the words `to` in it, once `due` holds: it is asked before each piece.
 
-        So a commit that is `due` has taken place, and nobody in the service hears of it; then the event is set.
+        A commit that is `due` has taken place, and nobody in the service hears of it. Gives what is set then.
         """
-        self._losing = _Losing(due, how)
+        self._losing = _Losing(to, due, how)
         return self._losing.done
 
     async def _lost(self, task: asyncio.Task[None], service: asyncio.StreamWriter) -> bool:
         """Whether the service is not to hear what was just said on this connection."""
         async with self._asking:
             losing = self._losing
-            if losing is None or not await losing.due():
+            if losing is None or losing.on is not task or not await losing.due():
                 return False
             self._losing = None
         match losing.how:
@@ -160,8 +163,11 @@ class Relay:
             while piece := await source.read(65_536):
                 if answers and self._delay_s:
                     await asyncio.sleep(self._delay_s)
-                if answers and self._losing is not None and await self._lost(task, sink):
-                    continue
+                if self._losing is not None:
+                    if not answers and self._losing.to in piece:
+                        self._losing.on = task
+                    if answers and await self._lost(task, sink):
+                        continue
                 await self._flows.wait()
                 if task not in self._deaf:
                     sink.write(piece)

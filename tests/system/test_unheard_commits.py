@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from tests.support import chat_wire
 from tests.support.http_tools import gives
 from tests.support.model_server import ModelServer
+from tests.support.polling import until
 from tests.support.process import serving
 from tests.support.relay import Relay
 from tests.support.service import running
@@ -76,29 +77,30 @@ def count(server: ModelServer, kind: str) -> int:
 async def test_a_process_dies_between_the_commit_and_the_answer(database_url: str, tmp_path: Path) -> None:
     """Nobody knows of the run but the database; who gets the request again finds it, and somebody does it."""
     async with ModelServer() as server, committed(database_url) as of:
-        paths: dict[str, tuple[str, Json]] = {}
-        runs: dict[str, str] = {}
-        for kind in KINDS:
-            async with (
-                Relay(database_url) as relay,
-                serving(relay.url, tmp_path / f"first-{kind}") as first,
-            ):
-                if not paths:
-                    await furnish(first.http, server)
-                path, body = paths[kind] = await asked(first.http, kind)
-                lost = relay.lose(of(kind), "standstill")
-                unanswered = asyncio.create_task(
-                    first.http.post(path, json=body, headers={"Idempotency-Key": kind})
-                )
-                await asyncio.wait_for(lost.wait(), 30)
+        async with AsyncExitStack() as stack:
+            relays = [await stack.enter_async_context(Relay(database_url)) for _ in KINDS]
+            # All die before any lease is over: one that lived would take up what another has begun.
+            starting = (
+                serving(r.url, tmp_path / f"{r.url[-4:]}", BRANCHLINE_LEASE_MS="4000") for r in relays
+            )
+            firsts = await asyncio.gather(*map(stack.enter_async_context, starting))
+            await furnish(firsts[0].http, server)
+            wanted = {kind: await asked(firsts[0].http, kind) for kind in KINDS}
+            unanswered = []
+            for kind, relay, first in zip(KINDS, relays, firsts, strict=True):
+                lost = relay.lose(kind.encode(), of(kind), "standstill")
+                path, body = wanted[kind]
+                asking = first.http.post(path, json=body, headers={"Idempotency-Key": kind})
+                unanswered.append(asyncio.create_task(asking))
+                await until(lost.is_set, within_s=30)
                 first.process.kill()
                 await first.process.wait()
-                await asyncio.wait([unanswered])
-                assert isinstance(unanswered.exception(), httpx.TransportError)
-            runs[kind] = str(await of(kind)())
-            assert count(server, kind) == 0  # it died before it had begun
+            await asyncio.wait(unanswered)
+            assert all(isinstance(task.exception(), httpx.TransportError) for task in unanswered)
+        runs = {kind: str(await of(kind)()) for kind in KINDS}
+        assert not any(count(server, kind) for kind in KINDS)  # they died before they had begun
         async with serving(database_url, tmp_path / "second") as second:
-            for kind, (path, body) in paths.items():
+            for kind, (path, body) in wanted.items():
                 headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
                 again = await second.http.post(path, json=body, headers=headers)
                 assert again.headers["Idempotency-Replayed"] == "true"
@@ -110,11 +112,8 @@ async def test_a_process_dies_between_the_commit_and_the_answer(database_url: st
                 assert count(server, kind) == (kind != "careful")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("role", ["all", "api"])
-async def test_a_connection_breaks_between_the_commit_and_the_answer(
-    database_url: str, kind: str, role: str
-) -> None:
+async def test_a_connection_breaks_between_the_commit_and_the_answer(database_url: str, role: str) -> None:
     """The process lives: it looks what became of what it said, and does it once, whoever asks how often."""
     async with (
         ModelServer() as server,
@@ -124,19 +123,20 @@ async def test_a_connection_breaks_between_the_commit_and_the_answer(
         running(database_url) as other,
     ):
         await furnish(service.http, server)
-        path, body = await asked(service.http, kind)
-        headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
-        lost = relay.lose(of(kind), "reset")
-        first = await service.http.post(path, json=body, headers=headers)
-        assert lost.is_set()
-        assert (first.status_code, first.json()["status"]) == (200, "completed"), first.text
-        for asking in (service, other):
-            again = await asking.http.post(path, json=body, headers=headers)
-            assert again.headers["Idempotency-Replayed"] == "true"
-            assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
-        events = await other.events(first.json()["id"])
-        assert "RUN_RECOVERED" not in {event["type"] for event in events}
-        assert count(server, kind) == 1
+        for kind in KINDS:
+            path, body = await asked(service.http, kind)
+            headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
+            lost = relay.lose(kind.encode(), of(kind), "reset")
+            first = await service.http.post(path, json=body, headers=headers)
+            assert lost.is_set()
+            assert (first.status_code, first.json()["status"]) == (200, "completed"), first.text
+            for asking in (service, other):
+                again = await asking.http.post(path, json=body, headers=headers)
+                assert again.headers["Idempotency-Replayed"] == "true"
+                assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+            events = await other.events(first.json()["id"])
+            assert "RUN_RECOVERED" not in {event["type"] for event in events}
+            assert count(server, kind) == 1
 
 
 async def test_a_connection_breaks_between_the_commit_of_many_and_the_answer(database_url: str) -> None:
@@ -149,7 +149,7 @@ async def test_a_connection_breaks_between_the_commit_of_many_and_the_answer(dat
     async with ModelServer() as server, Relay(database_url) as relay, running(relay.url) as service:
         await furnish(service.http, server)
         wanted = [await asked(service.http, "operate") for _ in range(6)]
-        lost = relay.lose(there, "reset")
+        lost = relay.lose(b'"instruction":"hi"', there, "reset")
         answers = await asyncio.gather(*(service.http.post(path, json=body) for path, body in wanted))
         assert lost.is_set()
         assert {(answer.status_code, answer.json()["result"]) for answer in answers} == {(200, "Hello")}
