@@ -48,8 +48,11 @@ class ExportReader(Protocol):
     async def note(self, project_id: UUID, subject: str, *, by: UUID | None) -> None:
         """Into the audit log: what is going to be read."""
 
-    async def mark(self, project_id: UUID, branch_id: UUID) -> Mark:
-        """Raises NotFound, and BranchBusy while a run is active or queued."""
+    async def mark(self, project_id: UUID, branch_id: UUID, *, first: bool = False) -> Mark:
+        """Raises NotFound, and BranchBusy while a run is active or queued.
+
+        The `first` of an export raises Unavailable, as `note` does, where others leave it no place in time.
+        """
 
     async def branches(self, project_id: UUID, *, after: UUID | None, limit: int) -> Sequence[UUID]:
         """Branches of a project by id."""

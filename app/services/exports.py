@@ -37,7 +37,7 @@ class Exports:
     async def branch(self, who: Principal, branch_id: UUID) -> AsyncIterator[bytes]:
         """The branch as it is now. Raises Forbidden, NotFound, BranchBusy before it gives anything."""
         who.need(Scope.ADMIN)
-        mark = await self.reader.mark(who.project_id, branch_id)
+        mark = await self.reader.mark(who.project_id, branch_id, first=True)
         await self.reader.note(who.project_id, f"branch:{branch_id}", by=who.key_id)
         return self._file("branch", branch_id, self._one(mark))
 

@@ -81,7 +81,7 @@ async def test_a_process_dies_between_the_commit_and_the_answer(database_url: st
             relays = [await stack.enter_async_context(Relay(database_url)) for _ in KINDS]
             # All die before any lease is over: one that lived would take up what another has begun.
             starting = (
-                serving(r.url, tmp_path / f"{r.url[-4:]}", BRANCHLINE_LEASE_MS="4000") for r in relays
+                serving(r.url, tmp_path / f"{r.url[-4:]}", BRANCHLINE_LEASE_MS="3000") for r in relays
             )
             firsts = await asyncio.gather(*map(stack.enter_async_context, starting))
             await furnish(firsts[0].http, server)

@@ -15,6 +15,8 @@ from app.core.json_text import dumps
 APPLICATION_NAME = "branchline"
 PATIENCE_S = 60.0
 """How long a statement may take before its connection counts as lost."""
+POOL_WAIT_S = 10.0
+"""How long somebody waits for a connection of the engine's when all are in use."""
 CLOSE_S = 5.0
 """How long connections may take to be closed in good order."""
 
@@ -59,7 +61,7 @@ def make_engine(text: str, *, pool_size: int = 5, patience_s: float | None = PAT
         url.set(query=query),
         pool_size=pool_size,
         max_overflow=pool_size,
-        pool_timeout=10,
+        pool_timeout=POOL_WAIT_S,
         pool_pre_ping=True,
         hide_parameters=True,  # they are what users said, and errors are logged
         json_serializer=lambda value: dumps(value).decode(),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from app.adapters.db import engine
 from app.adapters.db.lane import Lane
 from app.core.errors import BranchBusy, NotFound
 from app.core.transfer.lines import (
@@ -101,12 +102,12 @@ class PostgresExports:
     async def note(self, project_id: UUID, subject: str, *, by: UUID | None) -> None:
         """See the port."""
         action = subject.partition(":")[0] + ".export"
-        async with self._lane.use() as connection:
+        async with self._lane.use(wait_s=engine.POOL_WAIT_S) as connection:
             await connection.execute(_NOTE, self._ids.new(), project_id, by, action, subject)
 
-    async def mark(self, project_id: UUID, branch_id: UUID) -> Mark:
+    async def mark(self, project_id: UUID, branch_id: UUID, *, first: bool = False) -> Mark:
         """See the port."""
-        async with self._lane.use() as connection:
+        async with self._lane.use(wait_s=engine.POOL_WAIT_S if first else None) as connection:
             row = await connection.fetchrow(_MARK, branch_id, project_id)
         if row is None:
             raise NotFound("There is no such branch in this project.")

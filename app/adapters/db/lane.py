@@ -62,6 +62,11 @@ AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The transaction lost a race and may simply be tried again."""
 
 
+def crowded() -> Unavailable:
+    """What is told to somebody who has waited long enough for a connection."""
+    return Unavailable("Too many requests wait for a connection to the database; try again.", retry_after_s=1)
+
+
 class Lane:
     """One connection, used by one task at a time."""
 
@@ -93,9 +98,24 @@ class Lane:
         return self._connection
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[asyncpg.Connection[Any]]:
-        """The connection, for the length of the block. Raises Unavailable when the database is not there."""
-        async with self._lock:
+    async def _turn(self, wait_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._lock.acquire()
+        except TimeoutError as late:
+            raise crowded() from late
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @asynccontextmanager
+    async def use(self, *, wait_s: float | None = None) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """The connection, for the length of the block, once it is free: within `wait_s` if that is given.
+
+        Raises Unavailable when the database is not there, or the connection not free in time.
+        """
+        async with self._lock if wait_s is None else self._turn(wait_s):
             try:
                 yield await self._connected()
             except GONE as gone:

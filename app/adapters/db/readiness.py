@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.adapters.db.migrate import is_current
 from app.adapters.db.partitions import weeks_ahead
-from app.adapters.db.session import Database
+from app.adapters.db.session import Database, told
 from app.core.errors import AppError
 from app.ports.ambient import Clock
 
@@ -25,9 +25,10 @@ class DatabaseChecks:
     async def migrated(self) -> str | None:
         """The database is there and has this version's tables."""
         try:
-            current = await is_current(self._engine)
-        except OSError as error:
-            return f"the database cannot be reached: {type(error).__name__}"
+            with told():
+                current = await is_current(self._engine)
+        except AppError as error:
+            return _as_clause(error)
         return None if current else "the database needs a migration: run `branchline migrate`"
 
     async def partitions(self) -> str | None:
@@ -36,5 +37,10 @@ class DatabaseChecks:
             async with self._database.reading() as connection:
                 ahead = await weeks_ahead(connection, now_ms=self._clock.wall_ms())
         except AppError as error:
-            return error.detail
+            return _as_clause(error)
         return None if ahead >= WEEKS else f"only {ahead} coming weeks have a partition, {WEEKS} are needed"
+
+
+def _as_clause(error: AppError) -> str:
+    """What is wrong, to be one of several things."""
+    return error.detail[:1].lower() + error.detail[1:].rstrip(".")

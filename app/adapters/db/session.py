@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from uuid import UUID
 
+import asyncpg
 import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.adapters.db.lane import crowded
 from app.adapters.db.tables import projects
 from app.core.errors import Unavailable
 
@@ -26,14 +28,14 @@ class Database:
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
         """One transaction, committed when the block ends without an error. Raises Unavailable."""
-        with _told():
+        with told():
             async with self._engine.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection to read on. Raises Unavailable."""
-        with _told():
+        with told():
             async with self._engine.connect() as connection:
                 yield connection
 
@@ -46,10 +48,13 @@ async def lock_project(connection: AsyncConnection, project_id: UUID) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
+    """Raises Unavailable for the database's own troubles, and where there are too few connections to it."""
     try:
         yield
-    except (OSError, exc.TimeoutError, exc.InterfaceError, exc.OperationalError) as error:
+    except exc.TimeoutError as late:  # the pool's, and nobody else's
+        raise crowded() from late
+    except (OSError, asyncpg.InternalClientError, exc.InterfaceError, exc.OperationalError) as error:
         raise _unavailable(error) from error
     except exc.DBAPIError as error:
         state = str(getattr(error.orig, "sqlstate", "") or "")

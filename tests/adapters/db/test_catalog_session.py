@@ -99,3 +99,27 @@ async def test_readiness_asks_for_this_version_and_for_coming_weeks(
         assert fault is not None
         assert "migrat" in fault
         await engine.dispose()
+
+
+async def test_a_full_pool_is_told_as_what_it_is(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.adapters.db.engine.POOL_WAIT_S", 0.01)
+    engine = make_engine(database_url, pool_size=1)
+    database = Database(engine)
+    checks = DatabaseChecks(engine, FakeClock())
+    async with database.reading(), database.reading():
+        with pytest.raises(Unavailable, match="Too many requests wait for a connection") as caught:
+            async with database.writing():
+                pass
+        told = caught.value.detail.rstrip(".").lower()
+        assert [await checks.migrated(), await checks.partitions()] == [told, told]
+    assert caught.value.retry_after_s == 1
+    assert await checks.migrated() is None
+    await engine.dispose()
+
+
+async def test_what_the_driver_makes_of_half_an_answer_is_told_as_the_databases(database_url: str) -> None:
+    engine = make_engine(database_url)
+    with pytest.raises(Unavailable):
+        async with Database(engine).reading():
+            raise asyncpg.InternalClientError("got result for unknown protocol state")
+    await engine.dispose()

@@ -79,3 +79,15 @@ async def test_what_it_had_begun_is_not_there_and_a_new_connection_is(database_u
         assert await connection.fetchval("SELECT to_regclass('begun')") is None
     await lane.close()
     await watching.close()
+
+
+async def test_who_waits_too_long_for_others_is_told_to_come_back(database_url: str) -> None:
+    lane = Lane(driver_arguments(database_url))
+    async with lane.use():
+        with pytest.raises(Unavailable, match="Too many requests") as caught:
+            async with lane.use(wait_s=0.01):
+                pass
+    assert caught.value.retry_after_s == 1
+    async with lane.use(wait_s=0.01) as connection:
+        assert await connection.fetchval("SELECT 1") == 1
+    await lane.close()
