@@ -12,8 +12,10 @@ from typing import Literal, Self
 
 from app.adapters.db.engine import database_url, driver_arguments
 
-Loss = Literal["standstill", "silence", "reset"]
-"""How an answer gets lost: nothing passes any more, nothing on its connection, or that is reset."""
+Loss = Literal["standstill", "silence", "reset", "cut"]
+"""How an answer gets lost: nothing passes any more, nothing on its connection, that is reset, or every one is
+cut and no new one let in.
+"""
 
 
 @dataclass(slots=True)
@@ -111,6 +113,8 @@ class Relay:
                 end: socket.socket = service.get_extra_info("socket")
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 service.transport.abort()
+            case "cut":
+                self.cut(refuse=True)
         losing.done.set()
         return True
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support import chat_wire
 from tests.support.http_tools import gives
 from tests.support.model_server import ModelServer
-from tests.support.polling import until
+from tests.support.polling import until, until_true
 from tests.support.process import serving
 from tests.support.relay import Relay
 from tests.support.service import running
@@ -155,3 +155,35 @@ async def test_a_connection_breaks_between_the_commit_of_many_and_the_answer(dat
         assert {(answer.status_code, answer.json()["result"]) for answer in answers} == {(200, "Hello")}
         assert await connection.fetchval("SELECT count(*) FROM runs") == count(server, "operate") == 6
     await connection.close()
+
+
+async def test_nobody_can_look_what_became_of_a_commit(database_url: str) -> None:
+    """The database is away then: the client is told to come back, and what it asked for is done once."""
+    async with (
+        ModelServer() as server,
+        committed(database_url) as of,
+        Relay(database_url) as relay,
+        running(relay.url, lease_ms=2_000) as service,
+    ):
+        await furnish(service.http, server)
+        kind = "idempotent"
+        path, body = await asked(service.http, kind)
+        headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
+        lost = relay.lose(kind.encode(), of(kind), "cut")
+        first = await service.http.post(path, json=body, headers=headers)
+        assert lost.is_set()
+        assert (first.status_code, first.headers["Retry-After"]) == (503, "1")
+        relay.release()
+
+        answers: list[httpx.Response] = []
+
+        async def served() -> bool:
+            answers.append(await service.http.post(path, json=body, headers=headers))
+            return answers[-1].status_code != 503
+
+        await until_true(served, within_s=60)
+        answer = answers[-1]
+        assert answer.headers["Idempotency-Replayed"] == "true"
+        run = answer.json()
+        assert (answer.status_code, run["id"], run["status"]) == (200, str(await of(kind)()), "completed")
+        assert count(server, kind) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
 from sqlalchemy import exc, text
@@ -122,4 +124,19 @@ async def test_what_the_driver_makes_of_half_an_answer_is_told_as_the_databases(
     with pytest.raises(Unavailable):
         async with Database(engine).reading():
             raise asyncpg.InternalClientError("got result for unknown protocol state")
+    await engine.dispose()
+
+
+async def test_who_gives_up_waiting_takes_no_connection_along(database_url: str) -> None:
+    engine = make_engine(database_url, pool_size=1)
+    database = Database(engine)
+    checks = DatabaseChecks(engine, FakeClock())
+    for _ in range(3):
+        async with database.reading(), database.reading():
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await checks.migrated()
+    async with database.reading() as one, database.reading() as other:
+        for connection in (one, other):
+            assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
     await engine.dispose()
