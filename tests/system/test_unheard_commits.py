@@ -76,40 +76,37 @@ def count(server: ModelServer, kind: str) -> int:
 
 async def test_a_process_dies_between_the_commit_and_the_answer(database_url: str, tmp_path: Path) -> None:
     """Nobody knows of the run but the database; who gets the request again finds it, and somebody does it."""
-    async with ModelServer() as server, committed(database_url) as of:
-        async with AsyncExitStack() as stack:
-            relays = [await stack.enter_async_context(Relay(database_url)) for _ in KINDS]
-            # All die before any lease is over: one that lived would take up what another has begun.
-            starting = (
-                serving(r.url, tmp_path / f"{r.url[-4:]}", BRANCHLINE_LEASE_MS="3000") for r in relays
-            )
-            firsts = await asyncio.gather(*map(stack.enter_async_context, starting))
-            await furnish(firsts[0].http, server)
-            wanted = {kind: await asked(firsts[0].http, kind) for kind in KINDS}
-            unanswered = []
-            for kind, relay, first in zip(KINDS, relays, firsts, strict=True):
-                lost = relay.lose(kind.encode(), of(kind), "standstill")
-                path, body = wanted[kind]
-                asking = first.http.post(path, json=body, headers={"Idempotency-Key": kind})
-                unanswered.append(asyncio.create_task(asking))
-                await until(lost.is_set, within_s=30)
-                first.process.kill()
-                await first.process.wait()
-            await asyncio.wait(unanswered)
-            assert all(isinstance(task.exception(), httpx.TransportError) for task in unanswered)
-        runs = {kind: str(await of(kind)()) for kind in KINDS}
-        assert not any(count(server, kind) for kind in KINDS)  # they died before they had begun
-        async with serving(database_url, tmp_path / "second") as second:
-            for kind, (path, body) in wanted.items():
-                headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
-                again = await second.http.post(path, json=body, headers=headers)
-                assert again.headers["Idempotency-Replayed"] == "true"
-                run = again.json()
-                assert (again.status_code, run["id"], run["status"]) == (200, runs[kind], "completed")
-                calls = (await second.http.get(f"/v1/function-calls?run_id={run['id']}&order=asc")).json()
-                assert [call["status"] for call in calls["data"]] == CALLS_AFTER_DEATH[kind]
-                # Nobody can tell that the first process had not yet called it: it may not be called again.
-                assert count(server, kind) == (kind != "careful")
+    async with ModelServer() as server, committed(database_url) as of, AsyncExitStack() as stack:
+        relays = [await stack.enter_async_context(Relay(database_url)) for _ in KINDS]
+        # All die before any lease is over: one that lived would take up what another has begun.
+        starting = [
+            serving(url, tmp_path / name, BRANCHLINE_LEASE_MS="3000")
+            for name, url in zip((*KINDS, "second"), (*(r.url for r in relays), database_url), strict=True)
+        ]
+        *firsts, second = await asyncio.gather(*map(stack.enter_async_context, starting))
+        await furnish(second.http, server)
+        wanted = {kind: await asked(second.http, kind) for kind in KINDS}
+        unanswered = []
+        for kind, relay, first in zip(KINDS, relays, firsts, strict=True):
+            lost = relay.lose(kind.encode(), of(kind), "standstill")
+            path, body = wanted[kind]
+            asking = first.http.post(path, json=body, headers={"Idempotency-Key": kind})
+            unanswered.append(asyncio.create_task(asking))
+            await until(lost.is_set, within_s=30)
+            first.process.kill()
+            await first.process.wait()
+        await asyncio.wait(unanswered)
+        assert all(isinstance(task.exception(), httpx.TransportError) for task in unanswered)
+        for kind, (path, body) in wanted.items():
+            headers = {"Idempotency-Key": kind, "Prefer": "wait=50"}
+            again = await second.http.post(path, json=body, headers=headers)
+            assert again.headers["Idempotency-Replayed"] == "true"
+            run = again.json()
+            assert (again.status_code, run["id"], run["status"]) == (200, str(await of(kind)()), "completed")
+            calls = (await second.http.get(f"/v1/function-calls?run_id={run['id']}&order=asc")).json()
+            assert [call["status"] for call in calls["data"]] == CALLS_AFTER_DEATH[kind]
+            # Nobody can tell that the first process had not yet called it: it may not be called again.
+            assert count(server, kind) == (kind != "careful")
 
 
 @pytest.mark.parametrize("role", ["all", "api"])

@@ -146,7 +146,10 @@ SELECT id, status = 'running' AND owner = $2 AND epoch = $3 AS held FROM runs WH
 async def outcome(
     connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID
 ) -> dict[UUID, Accepted]:
-    """What became of acceptances whose connection broke, perhaps between commit and answer."""
+    """What became of acceptances whose connection broke, perhaps between commit and answer.
+
+    Those that took place; one is running where it still is this process's own.
+    """
     rows = await connection.fetch(_OUTCOME, [new.run.id for new in news], owner, FIRST_EPOCH)
     return {row["id"]: Accepted(running=row["held"]) for row in rows}
 
