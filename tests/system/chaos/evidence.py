@@ -143,3 +143,17 @@ async def _stored(database_url: str, runs: Sequence[str]) -> dict[str, tuple[str
     finally:
         await connection.close()
     return {id: (key, replaces, superseded) for id, key, replaces, superseded in rows}
+
+
+async def epochs(database_url: str, run_id: str) -> Mapping[str, int]:
+    """Those of a run and of the run whose place it takes, as the database has them."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await connection.fetch(
+            "SELECT o.id::text, o.epoch FROM runs r JOIN runs o ON o.id IN (r.id, r.replaces) "
+            "WHERE r.id = $1",
+            run_id,
+        )
+    finally:
+        await connection.close()
+    return {row["id"]: row["epoch"] for row in rows}

@@ -14,6 +14,7 @@ import asyncpg
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.postgres import EmbeddedPostgres
 from tests.support.process import Process, serving_logged
+from tests.system.chaos.evidence import epochs
 from tests.system.chaos.servers import Servers, flaky_servers
 from tests.system.chaos.troubles import LEASE_MS, Kind, Role, Trouble
 
@@ -21,8 +22,6 @@ REPLICAS = 3
 START_S = 180.0
 """How long a replica may try to start, with the database away for some of it."""
 _PAUSE_S = 0.1
-_EPOCHS = """
-SELECT o.id::text, o.epoch FROM runs r JOIN runs o ON o.id IN (r.id, r.replaces) WHERE r.id = $1"""
 STOP_S = 120.0
 """How long it may take to stop."""
 SURVIVES_A_CRASH = {"fsync": "off", "max_connections": "200"}
@@ -123,19 +122,11 @@ class World:
         await self._hit.wait()
 
     async def epochs(self, run_id: str) -> Mapping[str, int]:
-        """Those of a run and of the run whose place it takes, as the database has them, once it is there."""
+        """See `evidence.epochs`; waits for the database."""
         while True:
             with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                return await self._read_epochs(run_id)
+                return await epochs(self.database_url, run_id)
             await asyncio.sleep(_PAUSE_S)
-
-    async def _read_epochs(self, run_id: str) -> Mapping[str, int]:
-        connection = await asyncpg.connect(self.database_url)
-        try:
-            rows = await connection.fetch(_EPOCHS, run_id)
-        finally:
-            await connection.close()
-        return {row["id"]: row["epoch"] for row in rows}
 
     async def befall(self, trouble: Trouble) -> None:
         """Let one thing happen, and be over."""
