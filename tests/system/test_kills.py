@@ -176,6 +176,9 @@ def voted(o: Outcome) -> None:
 
 def cancelled_while_talking(o: Outcome) -> None:
     assert o.types[-1] == "RUN_CANCELLED"
+    assert o.after_recovery[:2] == ["RUN_RECOVERED", "ABORT_REQUESTED"]
+    assert [attempt["outcome"] for attempt in o.attempts] == ["lost"]
+    assert len(o.asked["cancelled_while_talking"]) == 1
     assert o.shape == []
 
 
