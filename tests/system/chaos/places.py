@@ -9,8 +9,8 @@ from tests.system.chaos.evidence import Evidence, Recorded
 from tests.system.chaos.invariants import Invariant
 from tests.system.chaos.wishes import ENDING
 
-WORK = frozenset({"SESSION_START", "STREAM_INIT", "ATTEMPT_START", "TOOL_REQUESTED", "TOOL_START"})
-"""What a run begins that has something to do yet."""
+WORK = frozenset({"SESSION_START", "STREAM_INIT", "ATTEMPT_START", "TOOL_START"})
+"""What a run begins that has something to do yet. Proposals are recorded nevertheless, to be answered."""
 
 
 def every_place_was_asked_for(seen: Evidence) -> Iterator[str]:
