@@ -99,10 +99,14 @@ class Client:
             self.note(answer.request.method, answer.request.url.path, answer.status_code, answer.text)
 
     async def _repeat(self, wish: Wish) -> None:
-        """Ask for the same again, of two replicas at once."""
+        """Ask for the same again, of two replicas at once, and then for something else under its key."""
         if wish.repeat_after_s is not None:
             await asyncio.sleep(wish.repeat_after_s)
             await asyncio.gather(*(self._post(wish, "respond-async") for _ in range(2)))
+            body = {**wish.body, "if_busy": "enqueue" if wish.if_busy == "reject" else "reject"}
+            answer = await self._http.post(wish.path, headers={"Idempotency-Key": wish.task}, json=body)
+            if answer.status_code != 422:
+                self.note(wish.task, "was taken for another request:", answer.status_code, answer.text)
 
     async def _change_mind(self, wish: Wish, run_id: str) -> None:
         if wish.cancel_after_s is None or (wish.cancel_amid and not await self._hit_before_the_end(wish)):

@@ -70,7 +70,7 @@ def _may_fail(recorded: Recorded) -> bool:
     if recorded.code in MODEL_FAULTS:
         return str(recorded.run["kind"]) in ("operate", "consensus")
     if recorded.code == "CONSENSUS_FAILED":
-        return str(recorded.run["kind"]) == "consensus"
+        return any(not out["ok"] for out in recorded.run["error"]["detail"]["outputs"])
     return recorded.code == "RECOVERY_EXHAUSTED" and recorded.types.count("RUN_RECOVERED") >= MOST_RECOVERIES
 
 

@@ -9,7 +9,7 @@ from tests.system.chaos.evidence import Evidence, Recorded
 from tests.system.chaos.invariants import Invariant
 from tests.system.chaos.wishes import ENDING
 
-WORK = frozenset({"SESSION_START", "STREAM_INIT", "ATTEMPT_START", "TOOL_START"})
+WORK = frozenset({"ATTEMPT_START", "FALLBACK_START", "STREAM_READY", "TOOL_START"})
 """What a run begins that has something to do yet. Proposals are recorded nevertheless, to be answered."""
 
 

@@ -31,6 +31,7 @@ BRANCHES = 6
 AT_ONCE = 24
 """Most wishes that are being seen to at the same time; those on one branch queue."""
 _PAUSE_S = (0.0, 0.4)
+_LOOK_S = 0.3
 STANDSTILL_S = 180.0
 """After which time without an end of anything, while all is well, what is left counts as stuck."""
 
@@ -121,7 +122,7 @@ async def _stuck(database_url: str, seeing_to: asyncio.Task[None], wishes: Seque
         left = 1
         # A request that its client gave up on may have been accepted: there may be runs that nobody follows.
         while left or not seeing_to.done():
-            await asyncio.wait({seeing_to}, timeout=0.5)
+            await asyncio.sleep(_LOOK_S)
             left = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NULL")
             now = left, sum(wish.seen_to for wish in wishes)
             if now != last:

@@ -98,6 +98,12 @@ def _cancelled_for_nothing(seen: Any) -> None:
     of(seen, URGENT).replaces = None
 
 
+def _failed_to_agree(seen: Any) -> None:
+    run = of(seen, VOTE).run
+    error = {"code": "CONSENSUS_FAILED", "detail": {"outputs": run["result"]["outputs"]}}
+    run |= {"status": "failed", "result": None, "error": error}
+
+
 def _overtaken(seen: Any) -> None:
     """The run that was behind comes first after all."""
     one, other = of(seen, URGENT), of(seen, LATER)
@@ -188,6 +194,7 @@ SPOILT: dict[Spoil, str] = {
     _unasked: "every_place_was_asked_for",
     _on_another_branch: "every_place_was_asked_for",
     _cancelled_for_nothing: "every_failure_has_a_reason",
+    _failed_to_agree: "every_failure_has_a_reason",
     _overtaken: "what_takes_a_place_goes_first",
     _overtakes: "the_queue_keeps_its_order",
     _still_counts: "what_was_rolled_back_is_left_out",
