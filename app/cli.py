@@ -22,6 +22,7 @@ from app.adapters.embedded.errors import EmbeddedError
 from app.adapters.logs import configure_logs
 from app.api.schemas.models import options_shown
 from app.core.access import ALL_SCOPES, Principal, Scope
+from app.core.errors import Unavailable
 from app.first_job import FirstJob, StepFailed
 from app.launch import complain, database, local_model, say, say_aside, serve
 from app.ports.catalog import ApiKey
@@ -44,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(error)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
         return complain(BadSettings(f"{error.filename}: {error.strerror}; choose another with --data-dir."))
+    except Unavailable as error:
+        complain(error)  # the database was there a moment ago: nothing is set wrongly
+        return 1
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:

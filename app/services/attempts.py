@@ -65,7 +65,7 @@ class Attempts:
 
     def begin(self, calls: Sequence[Call], *, at_once: int) -> None:
         """Where nothing can still stop a call, its beginning is committed together with the intent."""
-        if self._oversight.hooked:
+        if self._oversight.hooked or self._execution.stop.source is not None:
             return
         for call in calls[:at_once]:
             sure = call.spec is not None and not call.spec.prepares

@@ -10,7 +10,7 @@ from app.core.events.base import Event
 from app.core.json_text import storable
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Effect, Finish, Open
-from app.core.lifecycle.inputs import Begin, TakeOver
+from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.operate.asking import Asking
 from app.core.operate.lifecycle import Lifecycle
@@ -127,7 +127,7 @@ class Exchange:
             machine, execution, 0, open_model, outside.clock, answered, outside.decide, account
         )
         if past is not None:
-            effects = machine.feed(TakeOver(past, execution.past.recovery), outside.clock.mono_ms())
+            effects = machine.feed(execution.taken_over(past), outside.clock.mono_ms())
         finish = await driver.run(effects)
         self._tell(execution)
         return finish

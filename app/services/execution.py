@@ -13,6 +13,8 @@ from app.core.errors import AppError
 from app.core.events.base import Event
 from app.core.events.run import RunCancelled, RunCompleted, RunExpired, RunFailed, RunWaiting
 from app.core.json_text import dumps
+from app.core.lifecycle.inputs import TakeOver
+from app.core.lifecycle.replay import Replay
 from app.core.past import Past
 from app.core.usage.totals import Totals
 from app.ports.storage import RunRecord
@@ -69,6 +71,10 @@ class Execution:
         """What its log tells of the process that had it before; empty unless that was lost."""
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Done when all that it says of its run is committed; False where this process may not write that."""
+
+    def taken_over(self, past: Replay) -> TakeOver:
+        """A stream of it that another process has begun is to be gone on with, or to be ended."""
+        return TakeOver(past, self.past.recovery, self.stop.source)
 
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:

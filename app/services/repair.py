@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Finish, Open
-from app.core.lifecycle.inputs import Begin, TakeOver
+from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
 from app.core.operate.asking import Asking
@@ -114,7 +114,7 @@ class Repairer:
             if finish.error is None:
                 answered(told=True)
         else:
-            first = Begin() if past is None else TakeOver(past, execution.past.recovery)
+            first = Begin() if past is None else execution.taken_over(past)
             finish = await driver.run(machine.feed(first, now_ms))
         execution.run.attempts += machine.openings
         return finish, mended[0] if mended else None

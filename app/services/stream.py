@@ -103,7 +103,8 @@ class StreamDriver:
                             pump = None
                         case Open():
                             await _ended(pump)
-                            pump = asyncio.create_task(self._pump(control))
+                            # Whoever wants the end may have said so before; then no model is asked.
+                            pump = None if stop.done() else asyncio.create_task(self._pump(control))
                         case Finish():
                             return control
                         case Ask():
@@ -130,7 +131,7 @@ class StreamDriver:
         self, pump: asyncio.Task[list[Control]] | None, stop: asyncio.Future[str] | None
     ) -> set[asyncio.Future[Any]]:
         """Those that are done; none when a limit strikes, or comes nearer, before any is."""
-        if pump is None and self._machine.deadline_ms is None:
+        if pump is None and self._machine.deadline_ms is None and (stop is None or not stop.done()):
             raise NotTaken("the machine waits for nothing that could still happen")
         waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():

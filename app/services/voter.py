@@ -12,7 +12,7 @@ from app.core.events.consensus import ConsensusOutputCollected, ConsensusStreamE
 from app.core.json_text import storable
 from app.core.lifecycle.budget import Budget
 from app.core.lifecycle.effects import Finish, Open
-from app.core.lifecycle.inputs import Begin, TakeOver
+from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import LifecycleOptions
 from app.core.lifecycle.replay import Replay
@@ -155,7 +155,7 @@ class Voter:
             self._decide,
             account,
         )
-        first = Begin() if past is None else TakeOver(past, execution.past.recovery)
+        first = Begin() if past is None else execution.taken_over(past)
         return await driver.run(machine.feed(first, self._clock.mono_ms()))
 
     def _open(self, opening: Open, account: Account) -> tuple[str, ModelStream]:

@@ -27,14 +27,19 @@ pytestmark = pytest.mark.anyio
 
 
 def driver_of(
-    stream: ModelStream, timeout: TimeoutOptions = NO_TIMEOUTS, clock: Clock | None = None
+    stream: ModelStream,
+    timeout: TimeoutOptions = NO_TIMEOUTS,
+    clock: Clock | None = None,
+    stopped: str | None = None,
 ) -> tuple[StreamDriver, Sequence[Any]]:
-    """A driver over this stream, and the first effects of its machine."""
+    """A driver over this stream, and the first effects of its machine; `stopped` says who wants its end."""
     clock, ids = clock or SystemClock(), CountingIds()
     options = LifecycleOptions(timeout=timeout, retry=NO_RETRIES)
     machine = StreamMachine(options, models=1, draw=lambda: 0.5, calls_left=1)
     run = RunRecord(ids.new(), ids.new(), ids.new(), "operate", "running", "{}", datetime.now(UTC))
     execution = Execution(run, RunLog(run, Feed(0), clock, lambda log, urgent: None))
+    if stopped is not None:
+        execution.stop.request(stopped)
     driver = StreamDriver(machine, execution, 0, lambda opening: ("test", stream), clock)
     return driver, machine.feed(Begin(), clock.mono_ms())
 
@@ -127,3 +132,26 @@ async def test_waiting_to_be_let_in_costs_nothing_meanwhile() -> None:
     async with asyncio.timeout(10):
         await driver.run(effects)
     assert clock.looks < 20
+
+
+class Unwanted:
+    """A stream that tells whether it was entered."""
+
+    entered = False
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
+        self.entered = True
+        raise AssertionError("nobody wants it")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing was entered."""
+
+
+@pytest.mark.parametrize("timeout", [NO_TIMEOUTS, TimeoutOptions()])
+async def test_a_model_is_not_asked_when_the_end_was_wanted_before(timeout: TimeoutOptions) -> None:
+    stream = Unwanted()
+    driver, effects = driver_of(stream, timeout, stopped="user")
+    async with asyncio.timeout(10):
+        finish = await driver.run(effects)
+    assert finish.aborted
+    assert not stream.entered

@@ -204,9 +204,14 @@ def text_by_offset(events: Sequence[Mapping[str, Any]]) -> str:
     main = next(
         e["stream_id"] for e in events if e["type"] == "SESSION_START" and e["meta"]["purpose"] == "main"
     )
+    return text_of_stream(events, main)
+
+
+def text_of_stream(events: Sequence[Mapping[str, Any]], stream_id: str) -> str:
+    """The same of any stream."""
     text = ""
     for event in events:
-        if event["stream_id"] != main:
+        if event["stream_id"] != stream_id:
             continue
         if "contentOffset" in event["meta"]:
             text = text[: event["meta"]["contentOffset"]]

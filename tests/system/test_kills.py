@@ -176,12 +176,16 @@ def voted(o: Outcome) -> None:
 
 def cancelled_while_talking(o: Outcome) -> None:
     assert o.types[-1] == "RUN_CANCELLED"
+    assert o.after_recovery[:2] == ["RUN_RECOVERED", "ABORT_REQUESTED"]
+    assert [attempt["outcome"] for attempt in o.attempts] == ["lost"]
+    assert len(o.asked["cancelled_while_talking"]) == 1
     assert o.shape == []
 
 
 def cancelled_while_acting(o: Outcome) -> None:
-    assert [call["status"] for call in o.calls] == ["aborted"]
-    assert len(o.asked["safe_but_unwanted"]) == 1
+    assert sorted(call["status"] for call in o.calls) == ["aborted", "cancelled"]
+    assert (len(o.asked["safe_but_unwanted"]), len(o.asked.get("never_begun", ()))) == (1, 0)
+    assert [meta["toolName"] for meta in o.of("TOOL_START")] == ["safe_but_unwanted"]
 
 
 VOTE = [{"text": "yes"}, END]
@@ -334,8 +338,8 @@ PHASES: Mapping[str, tuple[Phase, Callable[[Outcome], None]]] = {
             Phase(
                 "cancelled_while_acting",
                 kind="act",
-                body=acts("safe_but_unwanted"),
-                tools={"safe_but_unwanted": [SILENCE, gives(b"{}")]},
+                body=acts("safe_but_unwanted", "never_begun", strategy="sequential"),
+                tools={"safe_but_unwanted": [SILENCE, gives(b"{}")], "never_begun": [gives(b"{}")]},
                 until=("safe_but_unwanted", 1),
                 cancelled=True,
             ),

@@ -27,6 +27,11 @@ OVER: Final = "the time for the run is over"
 """What is said at the deadline."""
 
 
+def ended_by(source: str) -> Failure:
+    """Why a session ends that somebody wants to end."""
+    return Failure(faults.ABORTED, f"ended by {source}")
+
+
 def complete(session: Standing) -> Steps[None]:
     """The answer is there and passed every check."""
     session.enter(State.COMPLETE)

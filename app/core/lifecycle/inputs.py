@@ -25,6 +25,8 @@ class TakeOver:
     """What its log tells."""
     number: int
     """Which recovery of the run it is, from 1."""
+    stop: str | None = None
+    """Who wants the run to end; None when it is to go on."""
 
 
 @dataclass(slots=True)

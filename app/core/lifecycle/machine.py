@@ -13,7 +13,7 @@ from typing import Any
 from app.core.chunks import Chunk, TextDelta
 from app.core.events.session import Token
 from app.core.lifecycle import faults
-from app.core.lifecycle.closing import OVER, abort
+from app.core.lifecycle.closing import OVER, abort, ended_by
 from app.core.lifecycle.effects import Ask, Effect, Finish, Steps
 from app.core.lifecycle.failing import fail
 from app.core.lifecycle.faults import Failure, failure_of
@@ -119,8 +119,8 @@ class StreamMachine(Standing):
         match item:
             case Begin():
                 return self._begin()
-            case TakeOver(past=past, number=number):
-                return take_over(self, past, number)
+            case TakeOver(past=past, number=number, stop=stop):
+                return take_over(self, past, number, stop)
             case Tick():
                 return self._tick()
             case Held(ms=ms):
@@ -129,7 +129,7 @@ class StreamMachine(Standing):
             case Abort(source=source):
                 if self.state in TERMINAL:
                     return _nothing()
-                return self._abort(source, Failure(faults.ABORTED, f"ended by {source}"))
+                return self._abort(source, ended_by(source))
             case Answer():
                 raise AssertionError("taken by feed")
         return self._hear(item) if self.state in UNDER_WAY else _nothing()

@@ -7,7 +7,7 @@ from typing import Final
 from app.core.events.base import Callback
 from app.core.events.retry import RetryAttempt, RetryStart
 from app.core.lifecycle import faults
-from app.core.lifecycle.closing import OVER, abort
+from app.core.lifecycle.closing import OVER, abort, ended_by
 from app.core.lifecycle.draft import Draft
 from app.core.lifecycle.effects import Finish, Position, Steps
 from app.core.lifecycle.failing import fail
@@ -25,16 +25,20 @@ MAX_RECOVERIES: Final = 3
 REASON: Final = "process_lost"
 
 
-def take_over(session: Standing, past: Replay, number: int) -> Steps[None]:
+def take_over(session: Standing, past: Replay, number: int, stop: str | None) -> Steps[None]:
     """Go on with a session that was under way; `number` says which recovery of the run it is, from 1.
 
     An attempt that was open, or about to be, is made again at once. A pause that had begun is waited for.
+    With `stop`, which says who wants its end, the session is ended, and nobody is asked again.
     """
     _stand(session, past)
     session.limits.begin(past.began_ms)
     yield Position(session.attempt, session.fallback_index)
     if session.limits.struck(session.now_ms) is Limit.TOTAL:
         yield from abort(session, "timeout", Failure(faults.DEADLINE, OVER))
+        return
+    if stop is not None:
+        yield from abort(session, stop, ended_by(stop))
         return
     if past.pause_ends_ms is not None:
         session.resume_at = tokens_before(session, past.fault_category or "", past.fault_position)

@@ -50,7 +50,7 @@ def replayed(seen: list[Seen]) -> Replay:
 
 
 def taken_over(
-    world: World, seen: list[Seen], at_ms: float, number: int = 1
+    world: World, seen: list[Seen], at_ms: float, number: int = 1, stop: str | None = None
 ) -> tuple[StreamMachine, Trace, Replay]:
     """Another process goes on at a time: its machine, the events of both, and what it was told."""
     past = replayed(seen)
@@ -62,7 +62,7 @@ def taken_over(
     )
     driver = StreamDriver(machine, world.scripts, start_ms=at_ms, decide=world.decide)
     driver.trace.seen = list(seen)
-    return machine, driver.run(TakeOver(past, number)), past
+    return machine, driver.run(TakeOver(past, number, stop)), past
 
 
 @given(worlds, st.integers(0, 200), st.integers(0, 3_000))
@@ -99,14 +99,16 @@ def world_of(*attempts: list[dict[str, Any]], **options: Any) -> World:
     return World(LifecycleOptions(**options), [list(attempts)], 20, 0, None, None, [None])
 
 
-def gone_on(world: World, kind: str, nth: int = 1, *, away_ms: float = 0, number: int = 1) -> Any:
+def gone_on(
+    world: World, kind: str, nth: int = 1, *, away_ms: float = 0, number: int = 1, stop: str | None = None
+) -> Any:
     """The machine and the lines of the process that goes on when the first is lost after an event."""
     first = world.machine()
     StreamDriver(first, world.scripts, decide=world.decide, start_ms=BEGAN_MS).run()
     found = [at for at, (_, _, effects) in enumerate(first.tape) if kind in map(type_of, effects)]
     tape = first.tape[: found[nth - 1] + 1]
     seen = told(tape)
-    machine, trace, _ = taken_over(world, seen, tape[-1][1] + away_ms, number)
+    machine, trace, _ = taken_over(world, seen, tape[-1][1] + away_ms, number, stop)
     assert_log(trace.wire())
     return machine, trace.lines()[len(Trace(seen).lines()) :], trace
 
@@ -169,6 +171,21 @@ def test_the_rest_of_a_pause_is_waited_for(away_ms: int, begins_ms: int) -> None
     (started,) = [entry.at_ms for entry in trace.seen if entry.event.type == "ATTEMPT_START"]
     assert started == BEGAN_MS + begins_ms
     assert (machine.spent.retries, machine.spent.recoveries) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["SESSION_START", "STREAM_INIT", "TOKEN", "RETRY_ATTEMPT", "FALLBACK_START"])
+@pytest.mark.parametrize("continued", [None, ContinuationOptions(checkpoint_every=20)])
+def test_one_that_is_to_end_asks_no_model_again(kind: str, continued: ContinuationOptions | None) -> None:
+    retry = RetryOptions(max_retries=1, base_delay_ms=0)
+    world = world_of([RESET], [RESET], retry=retry, continuation=continued)
+    if kind == "TOKEN":
+        world.scripts[0] = [TALK, REST]
+    world.scripts.append([TALK, REST])
+    machine, lines, trace = gone_on(world, kind, number=2, stop="user")
+    assert lines[0] == ("ABORT_REQUESTED", {"source": "user"})
+    assert trace.opens == []
+    assert trace.finish.aborted
+    assert (machine.state, trace.code) == (State.ERROR, "STREAM_ABORTED")
 
 
 def test_what_was_spent_stays_spent() -> None:

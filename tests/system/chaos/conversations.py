@@ -95,32 +95,35 @@ def nothing_is_done_unapproved(seen: Evidence) -> Iterator[str]:
 
 def one_run_at_a_time(seen: Evidence) -> Iterator[str]:
     """On every branch: no run begins before the one before it has ended."""
-    for branch, runs in _by_branch(seen).items():
-        for one, other in pairwise(_in_order(runs)):
+    for branch, runs in by_branch(seen).items():
+        for one, other in pairwise(in_order(runs)):
             early_ms = _ended(one) - _begun(other)
             if early_ms > 0:
                 yield f"branch {branch}: {other} began {early_ms} ms before {one} ended"
 
 
 def the_queue_keeps_its_order(seen: Evidence) -> Iterator[str]:
-    """A run that was accepted before another was asked for begins before it."""
+    """A run that was accepted before another was asked for begins before it, unless that takes a place."""
     by_task = {wish.task: wish for wish in seen.wishes}
-    for branch, runs in _by_branch(seen).items():
-        wanted = [recorded for recorded in _in_order(runs) if recorded.key in by_task]
+    for branch, runs in by_branch(seen).items():
+        wanted = [recorded for recorded in in_order(runs) if recorded.key in by_task]
         for one, other in combinations(wanted, 2):
             first, then = by_task[str(other.key)], by_task[str(one.key)]
-            if first.accepted_at and then.sent_at and first.accepted_at < then.sent_at:
+            overtakes = one.replaces is not None and other.replaces is None
+            if first.accepted_at and then.sent_at and first.accepted_at < then.sent_at and not overtakes:
                 yield f"branch {branch}: {other} was accepted before {one} was sent, and began after it"
 
 
-def _by_branch(seen: Evidence) -> dict[str, list[Recorded]]:
-    runs = sorted(seen.runs, key=lambda recorded: str(recorded.run["branch_id"]))
+def by_branch(seen: Evidence) -> dict[str, list[Recorded]]:
+    """The runs of each branch."""
+    on_branches = [recorded for recorded in seen.runs if recorded.run["branch_id"] is not None]
+    runs = sorted(on_branches, key=lambda recorded: str(recorded.run["branch_id"]))
     return {
         branch: list(group) for branch, group in groupby(runs, key=lambda recorded: recorded.run["branch_id"])
     }
 
 
-def _in_order(runs: Sequence[Recorded]) -> list[Recorded]:
+def in_order(runs: Sequence[Recorded]) -> list[Recorded]:
     """Those that began, the first one first."""
     return sorted((recorded for recorded in runs if "RUN_STARTED" in recorded.types), key=_begun)
 
@@ -141,8 +144,9 @@ def every_conversation_is_well_formed(seen: Evidence) -> Iterator[str]:
     """What one run said stands together; answers follow their instructions, responses their requests."""
     for branch, messages in seen.messages.items():
         positions = [message["position"] for message in messages]
-        if positions != list(range(positions[0], positions[0] + len(positions)) if positions else []):
-            yield f"branch {branch} has the positions {positions}"
+        left_out = sum(run.superseded and run.run["branch_id"] == branch for run in seen.runs)
+        if positions != sorted(set(positions)) or _gaps(positions) > left_out:
+            yield f"branch {branch} has the positions {positions}, and {left_out} runs were rolled back"
         blocks = [(run, list(block)) for run, block in groupby(messages, key=itemgetter("run_id"))]
         if len({run for run, _ in blocks}) != len(blocks):
             yield f"branch {branch}: messages of runs are mixed: {[run for run, _ in blocks]}"
@@ -150,6 +154,11 @@ def every_conversation_is_well_formed(seen: Evidence) -> Iterator[str]:
             kinds = [message["kind"] for message in block]
             if not _well_formed(block):
                 yield f"branch {branch}: run {run} left the messages {kinds}"
+
+
+def _gaps(positions: Sequence[int]) -> int:
+    """How many positions are free; the end of a run that was rolled back leaves one."""
+    return positions[-1] - positions[0] + 1 - len(positions) if positions else 0
 
 
 def _well_formed(block: Sequence[Json]) -> bool:
@@ -168,26 +177,41 @@ def _well_formed(block: Sequence[Json]) -> bool:
 
 
 def every_model_was_told_the_conversation(seen: Evidence) -> Iterator[str]:
-    """A request to a model holds the instructions that stand on its branch, in order, and then its own."""
-    said = {
-        task: (branch, at)
-        for branch, messages in seen.messages.items()
-        for at, task in enumerate(_tasks_on(messages))
-    }
-    order = {place: task for task, place in said.items()}
+    """A request to a model holds the instructions that stand on its branch, in order, and then its own.
+
+    Those of runs that were rolled back stand there for nobody.
+    """
+    order = {branch: _tasks_on(messages) for branch, messages in seen.shown.items()}
+    said = {task: at for messages in seen.messages.values() for task, at in _places(messages).items()}
     branch_of = {wish.task: wish.branch for wish in seen.wishes}
     for request in seen.model_requests:
         *before, own = tasks_in(request.body["messages"])
         branch = branch_of[own]
-        if before != [order.get((branch, at)) for at in range(len(before))]:
+        stands = order[branch] if branch is not None else []
+        if before != stands[: len(before)]:
             yield f"the model was told {before} before {own}, which is not what stands on branch {branch}"
-        elif own in said and said[own] != (branch, len(before)):
+        elif own in said and said[own] != len(before):
             yield f"the model was told {len(before)} instructions before {own}, which stands at {said[own]}"
 
 
 def _tasks_on(messages: Sequence[Json]) -> list[str]:
-    told = [str(message["content"]) for message in messages if message["kind"] == "instruction"]
-    return [found[0] for text in told if (found := TASK.search(text))]
+    return [task for message in messages if (task := _task_of(message)) is not None]
+
+
+def _places(messages: Sequence[Json]) -> dict[str, int]:
+    """How many instructions that count stand before each instruction."""
+    found: dict[str, int] = {}
+    before = 0
+    for message in messages:
+        if (task := _task_of(message)) is not None:
+            found[task] = before
+            before += not message["superseded"]
+    return found
+
+
+def _task_of(message: Json) -> str | None:
+    said = TASK.search(str(message["content"])) if message["kind"] == "instruction" else None
+    return said[0] if said else None
 
 
 OF_BRANCHES: Sequence[Invariant] = (

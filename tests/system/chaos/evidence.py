@@ -33,6 +33,10 @@ class Recorded:
     """Its function calls, one for each attempt."""
     key: str | None
     """The Idempotency-Key that was used for it."""
+    replaces: str | None = None
+    """The run whose place it took."""
+    superseded: bool = False
+    """Whether it was rolled back."""
 
     @property
     def id(self) -> str:
@@ -59,7 +63,9 @@ class Evidence:
 
     runs: Sequence[Recorded]
     messages: Mapping[str, Sequence[Json]]
-    """By branch, in their order."""
+    """By branch, in their order, and also those that were rolled back."""
+    shown: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    """By branch, those that are listed unless one asks for more."""
     wishes: Sequence[Wish] = ()
     model_requests: Sequence[Request] = ()
     tool_requests: Sequence[Request] = ()
@@ -84,21 +90,32 @@ async def gathered(
     """Read everything about these branches from a service that is well."""
     async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
         runs = [run for branch in branches for run in await _all(http, "/v1/runs", branch_id=branch)]
-        keys = await _keys(database_url, [run["id"] for run in runs])
+        runs += [
+            run for run in await _all(http, "/v1/runs", kind="consensus") if _free(run, since=branches[0])
+        ]
+        stored = await _stored(database_url, [run["id"] for run in runs])
         recorded = [
             Recorded(
                 run,
                 await _all(http, f"/v1/runs/{run['id']}/events"),
                 await _all(http, "/v1/function-calls", run_id=run["id"]),
-                keys.get(run["id"]),
+                *stored[run["id"]],
             )
             for run in runs
         ]
-        messages = {
-            branch: await _all(http, f"/v1/branches/{branch}/messages", order="asc") for branch in branches
-        }
+        shown = {branch: await _messages(http, branch) for branch in branches}
+        messages = {branch: await _messages(http, branch, superseded="true") for branch in branches}
     asked, posted = list(servers.models_heard.requests), list(servers.tools_heard.requests)
-    return Evidence(recorded, messages, wishes, asked, posted, dict(servers.tools.given), approved)
+    return Evidence(recorded, messages, shown, wishes, asked, posted, dict(servers.tools.given), approved)
+
+
+def _free(run: Json, *, since: str) -> bool:
+    """Whether it has no branch, and is younger than what has this id: ids grow with time."""
+    return run["branch_id"] is None and run["id"] > since
+
+
+async def _messages(http: httpx.AsyncClient, branch: str, **filters: str) -> list[dict[str, Any]]:
+    return await _all(http, f"/v1/branches/{branch}/messages", order="asc", **filters)
 
 
 async def _all(http: httpx.AsyncClient, path: str, **filters: str) -> list[dict[str, Any]]:
@@ -114,12 +131,29 @@ async def _all(http: httpx.AsyncClient, path: str, **filters: str) -> list[dict[
         params["after"] = str(page["next"])
 
 
-async def _keys(database_url: str, runs: Sequence[str]) -> dict[str, str]:
+async def _stored(database_url: str, runs: Sequence[str]) -> dict[str, tuple[str | None, str | None, bool]]:
+    """By run what no answer shows: its key, whose place it took, and whether it was rolled back."""
     connection = await asyncpg.connect(database_url)
     try:
         rows = await connection.fetch(
-            "SELECT key, run_id FROM idempotency_keys WHERE run_id = ANY($1::uuid[])", runs
+            "SELECT r.id::text, key, replaces::text, superseded FROM runs r "
+            "LEFT JOIN idempotency_keys k ON k.run_id = r.id WHERE r.id = ANY($1::uuid[])",
+            runs,
         )
     finally:
         await connection.close()
-    return {str(row["run_id"]): row["key"] for row in rows}
+    return {id: (key, replaces, superseded) for id, key, replaces, superseded in rows}
+
+
+async def epochs(database_url: str, run_id: str) -> Mapping[str, int]:
+    """Those of a run and of the run whose place it takes, as the database has them."""
+    connection = await asyncpg.connect(database_url)
+    try:
+        rows = await connection.fetch(
+            "SELECT o.id::text, o.epoch FROM runs r JOIN runs o ON o.id IN (r.id, r.replaces) "
+            "WHERE r.id = $1",
+            run_id,
+        )
+    finally:
+        await connection.close()
+    return {row["id"]: row["epoch"] for row in rows}

@@ -55,19 +55,22 @@ def every_log_is_whole(seen: Evidence) -> Iterator[str]:
 def every_failure_has_a_reason(seen: Evidence) -> Iterator[str]:
     """A run fails only for what its model did, or the processes that it cost; none is cancelled unasked."""
     cancelled = {wish.task for wish in seen.wishes if wish.cancel_sent}
+    replaced = {recorded.replaces for recorded in seen.runs}
     for recorded in seen.runs:
         status = recorded.run["status"]
         if status == "failed" and not _may_fail(recorded):
             yield f"{recorded} should not have failed: {recorded.run['error']}"
         if status == "expired":
             yield f"{recorded} should not have expired"
-        if status == "cancelled" and recorded.key not in cancelled:
+        if status == "cancelled" and recorded.key not in cancelled and recorded.id not in replaced:
             yield f"{recorded} was cancelled by nobody"
 
 
 def _may_fail(recorded: Recorded) -> bool:
     if recorded.code in MODEL_FAULTS:
-        return str(recorded.run["kind"]) == "operate"
+        return str(recorded.run["kind"]) in ("operate", "consensus")
+    if recorded.code == "CONSENSUS_FAILED":
+        return any(not out["ok"] for out in recorded.run["error"]["detail"]["outputs"])
     return recorded.code == "RECOVERY_EXHAUSTED" and recorded.types.count("RUN_RECOVERED") >= MOST_RECOVERIES
 
 

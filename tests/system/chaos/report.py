@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.system.chaos.evidence import Evidence
-from tests.system.chaos.troubles import Trouble
+from tests.system.chaos.troubles import Role, Trouble
 
 
 @dataclass(slots=True)
@@ -16,6 +16,7 @@ class Round:
 
     seed: str
     troubles: Sequence[Trouble]
+    roles: Sequence[Role]
     settled_s: float = 0.0
     """How long the last runs took when nothing befell any more."""
     violations: list[str] = field(default_factory=list)
@@ -37,10 +38,25 @@ class Round:
         found["streams gone on with"] = sum(max(0, wish.streams - 1) for wish in wishes)
         found["requests repeated and recognized"] = sum(wish.replays for wish in wishes)
         wanted = {wish.task for wish in wishes if wish.cancel_sent}
+        to_end = {run_id for wish in wishes for run_id in wish.to_end}
+        replaced = {recorded.replaces for recorded in runs}
         found["runs cancelled by nobody"] = sum(
-            recorded.run["status"] == "cancelled" and recorded.key not in wanted for recorded in runs
+            recorded.run["status"] == "cancelled"
+            and recorded.key not in wanted
+            and recorded.id not in replaced
+            for recorded in runs
         )
         found["cancellations"] = sum(wish.cancel_sent for wish in wishes)
+        found["cancellations when a replica was hit"] = sum(w.cancel_sent and w.cancel_amid for w in wishes)
+        found["runs to end that were taken over"] = sum(
+            recorded.id in to_end and "RUN_RECOVERED" in recorded.types for recorded in runs
+        )
+        found["runs replaced"] = len({recorded.replaces for recorded in runs} - {None})
+        found["runs rolled back"] = sum(recorded.superseded for recorded in runs)
+        found["requests sent several times at once"] = sum(wish.twins > 0 for wish in wishes)
+        found.update(f"wished {wish.kind}" for wish in wishes)
+        found.update(f"wished if_busy {wish.if_busy}" for wish in wishes)
+        found.update(f"replica of role {role}" for role in self.roles)
         found["requests to the model"] = len(seen.model_requests)
         found["posts to tools"] = len(seen.tool_requests)
         found.update(f"trouble {trouble.kind}" for trouble in self.troubles)
@@ -50,7 +66,8 @@ class Round:
     @property
     def plan(self) -> str:
         """Its seed and what is to befall."""
-        return "\n".join([f"seed {self.seed!r}", "", *(f"    {trouble}" for trouble in self.troubles)])
+        told = f"seed {self.seed!r}, replicas of the roles {', '.join(self.roles)}"
+        return "\n".join([told, "", *(f"    {trouble}" for trouble in self.troubles)])
 
     def __str__(self) -> str:
         lines = [self.plan, ""]

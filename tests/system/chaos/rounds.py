@@ -18,8 +18,10 @@ from tests.system.chaos.conversations import OF_BRANCHES
 from tests.system.chaos.evidence import gathered
 from tests.system.chaos.invariants import OF_RUNS
 from tests.system.chaos.logs import LogTail
+from tests.system.chaos.places import OF_PLACES
 from tests.system.chaos.report import Round
-from tests.system.chaos.troubles import Trouble, schedule
+from tests.system.chaos.troubles import Trouble, roles, schedule
+from tests.system.chaos.voters import OF_VOTERS
 from tests.system.chaos.wishes import Wish, wish
 from tests.system.chaos.workers import Workers
 from tests.system.chaos.world import REPLICAS, World, world
@@ -29,6 +31,7 @@ BRANCHES = 6
 AT_ONCE = 24
 """Most wishes that are being seen to at the same time; those on one branch queue."""
 _PAUSE_S = (0.0, 0.4)
+_LOOK_S = 0.3
 STANDSTILL_S = 180.0
 """After which time without an end of anything, while all is well, what is left counts as stuck."""
 
@@ -36,7 +39,7 @@ STANDSTILL_S = 180.0
 async def chaos(folder: Path, seed: str, seconds: float, *, told: Callable[[str], None]) -> list[Round]:
     """Rounds for about so many seconds; `told` is told the troubles of each before it begins."""
     found: list[Round] = []
-    async with world(folder) as made:
+    async with world(folder, roles(f"{seed}-1")) as made:
         tails = [LogTail(replica.log) for replica in made.replicas]
         left_s = seconds
         while left_s > 0:
@@ -52,12 +55,13 @@ async def _round(
     servers = made.servers
     servers.begin(seed)
     made.complaints.clear()
-    one = Round(seed, schedule(seed, seconds, REPLICAS))
+    one = Round(seed, schedule(seed, seconds, REPLICAS), roles(seed))
     told(one.plan)
+    await made.cast(one.roles)
     draw = random.Random(f"clients {seed}")
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(anywhere(lambda: made.urls, draw))
-        client = Client(http)
+        client = Client(http, hit=made.hit, epochs=made.epochs)
         workers = Workers(http, servers.tools, draw, client.note)
         branches = [await client.branch(governed=n % 2 == 0) for n in range(BRANCHES)]
         wishes: list[Wish] = []
@@ -78,7 +82,7 @@ async def _round(
     seen = await gathered(made.urls[0], made.database_url, servers, branches, wishes, workers.approved)
     one.count(seen, servers.model.fared + Counter({f"tool {k}": n for k, n in servers.tools.fared.items()}))
     one.violations += [*client.odd, *made.complaints, *(bug for tail in tails for bug in tail.bugs())]
-    for invariant in (*OF_RUNS, *OF_BRANCHES):
+    for invariant in (*OF_RUNS, *OF_BRANCHES, *OF_PLACES, *OF_VOTERS):
         one.violations += [f"{invariant.__name__}: {fault}" for fault in invariant(seen)]
     return one
 
@@ -115,16 +119,18 @@ async def _stuck(database_url: str, seeing_to: asyncio.Task[None], wishes: Seque
     last, since = (-1, -1), loop.time()
     connection = await asyncpg.connect(database_url)
     try:
-        while not seeing_to.done():
-            await asyncio.wait({seeing_to}, timeout=0.5)
-            ended = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")
-            now = ended, sum(wish.seen_to for wish in wishes)
+        left = 1
+        # A request that its client gave up on may have been accepted: there may be runs that nobody follows.
+        while left or not seeing_to.done():
+            await asyncio.sleep(_LOOK_S)
+            left = await connection.fetchval("SELECT count(*) FROM runs WHERE ended_at IS NULL")
+            now = left, sum(wish.seen_to for wish in wishes)
             if now != last:
                 last, since = now, loop.time()
             if loop.time() - since > STANDSTILL_S:
                 rows = await connection.fetch("SELECT id, status FROM runs WHERE ended_at IS NULL")
-                left = [f"the run {row['id']} is {row['status']}" for row in rows]
-                return left + [f"{wish.task} is not seen to" for wish in wishes if not wish.seen_to]
+                runs = [f"the run {row['id']} is {row['status']}" for row in rows]
+                return runs + [f"{wish.task} is not seen to" for wish in wishes if not wish.seen_to]
     finally:
         await connection.close()
     return []

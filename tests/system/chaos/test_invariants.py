@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.database import migrated
 from tests.support.postgres import PostgresServer
-from tests.support.service import running
-from tests.system.chaos import conversations, invariants
-from tests.system.chaos.anywhere import anywhere
-from tests.system.chaos.clients import Client
-from tests.system.chaos.evidence import Evidence, gathered
+from tests.system.chaos.evidence import Evidence
 from tests.system.chaos.flaky import CHARGE, ECHO, ERRAND
-from tests.system.chaos.servers import flaky_servers
+from tests.system.chaos.spoiling import Spoil, calm, complaints, event_of, of, wish_of
 from tests.system.chaos.wishes import Wish
-from tests.system.chaos.workers import Workers
 
 pytestmark = pytest.mark.anyio
 
-Spoil = Callable[[Any], None]
-ALL = (*invariants.OF_RUNS, *conversations.OF_BRANCHES)
 TALK, CALL, ACT, ASK = (f"task-{n:012x}" for n in range(4))
 
 
@@ -53,31 +43,11 @@ def _wishes(branch: str) -> list[Wish]:
 @pytest.fixture(scope="module")
 async def well(postgres: PostgresServer) -> AsyncIterator[Evidence]:
     """What four wishes leave when nothing befalls."""
-    async with (
-        migrated(postgres) as database_url,
-        running(database_url) as service,
-        flaky_servers() as servers,
-    ):
-        servers.model.ways, servers.tools.ways = {"slowly": 1}, {"well": 1}
-        await servers.furnish(service.url)
-        draw = random.Random(1)
-        async with anywhere(lambda: [service.url], draw) as http:
-            client = Client(http)
-            workers = Workers(http, servers.tools, draw, client.note)
-            branch = await client.branch(governed=True)
-            working = asyncio.create_task(workers.work())
-            wishes = _wishes(branch)
-            for wish in wishes:
-                await client.see_to(wish)
-            working.cancel()
-            assert client.odd == []
-        yield await gathered(service.url, database_url, servers, [branch], wishes, workers.approved)
-
-
-def complaints(seen: Evidence) -> dict[str, list[str]]:
-    """By the invariant that is broken."""
-    found = {invariant.__name__: list(invariant(seen)) for invariant in ALL}
-    return {name: told for name, told in found.items() if told}
+    async with calm(postgres) as made, made.working():
+        wishes = _wishes(made.branch)
+        for wish in wishes:
+            await made.client.see_to(wish)
+        yield await made.gathered(wishes)
 
 
 async def test_a_record_that_is_well_is_not_complained_of(well: Evidence) -> None:
@@ -86,90 +56,78 @@ async def test_a_record_that_is_well_is_not_complained_of(well: Evidence) -> Non
     assert {call["status"] for recorded in well.runs for call in recorded.calls} == {"completed"}
 
 
-def _of(seen: Any, task: str) -> Any:
-    return next(recorded for recorded in seen.runs if recorded.key == task)
-
-
-def _wish(seen: Any, task: str) -> Any:
-    return next(wish for wish in seen.wishes if wish.task == task)
-
-
-def _event(seen: Any, task: str, kind: str) -> Any:
-    return next(event for event in _of(seen, task).events if event["type"] == kind)
-
-
 def _message(seen: Any, kind: str) -> Any:
     return next(m for messages in seen.messages.values() for m in messages if m["kind"] == kind)
 
 
 def _left_running(seen: Any) -> None:
-    _of(seen, TALK).run["status"] = "running"
+    of(seen, TALK).run["status"] = "running"
 
 
 def _ended_twice(seen: Any) -> None:
-    recorded = _of(seen, TALK)
+    recorded = of(seen, TALK)
     again = {**recorded.events[-1], "seq": recorded.run["last_seq"] + 1}
     recorded.events.append(again)
     recorded.run["last_seq"] += 1
-    _wish(seen, TALK).events.append(again)
+    wish_of(seen, TALK).events.append(again)
 
 
 def _gap(seen: Any) -> None:
-    del _of(seen, ACT).events[3]
-    del _wish(seen, ACT).events[3]
+    del of(seen, ACT).events[3]
+    del wish_of(seen, ACT).events[3]
 
 
 def _failed(code: str) -> Spoil:
     def spoil(seen: Any) -> None:
-        recorded = _of(seen, ACT)
+        recorded = of(seen, ACT)
         error = {"code": code, "message": "", "category": "internal", "retryable": False}
         recorded.run |= {"status": "failed", "error": error}
         recorded.events[-1] |= {"type": "RUN_FAILED"}
         recorded.events[-1]["meta"] |= {"status": "failed", "error": error}
-        _wish(seen, ACT).events[-1] = recorded.events[-1]
-        _wish(seen, ACT).ends_told = ["failed"]
+        wish_of(seen, ACT).events[-1] = recorded.events[-1]
+        wish_of(seen, ACT).ends_told = ["failed"]
 
     return spoil
 
 
 def _heard_twice(seen: Any) -> None:
-    heard = _wish(seen, TALK).events
+    heard = wish_of(seen, TALK).events
     heard.insert(5, heard[4])
 
 
 def _heard_otherwise(seen: Any) -> None:
-    _wish(seen, TALK).events[2] = {**_wish(seen, TALK).events[2], "ts": 1}
+    wish_of(seen, TALK).events[2] = {**wish_of(seen, TALK).events[2], "ts": 1}
 
 
 def _not_heard(seen: Any) -> None:
-    _wish(seen, TALK).heard_the_end = False
+    wish_of(seen, TALK).heard_the_end = False
 
 
 def _told_another_end(seen: Any) -> None:
-    _wish(seen, ACT).ends_told.append("cancelled")
+    wish_of(seen, ACT).ends_told.append("cancelled")
 
 
 def _two_runs(seen: Any) -> None:
-    _of(seen, ACT).key = CALL
+    of(seen, ACT).key = CALL
 
 
 def _told_of_two(seen: Any) -> None:
-    _wish(seen, ACT).run_ids.add("another")
+    wish_of(seen, ACT).run_ids.add("another")
 
 
 def _text_lost(seen: Any) -> None:
-    for events in (_of(seen, TALK).events, _wish(seen, TALK).events):
+    for events in (of(seen, TALK).events, wish_of(seen, TALK).events):
         next(event for event in events if event["type"] == "TOKEN")["meta"]["text"] = "x"
 
 
 def _another_result(seen: Any) -> None:
-    for events in (_of(seen, TALK).events, _wish(seen, TALK).events):
+    for events in (of(seen, TALK).events, wish_of(seen, TALK).events):
         events[-1]["meta"]["result"] = "x"
-    _of(seen, TALK).run["result"] = "x"
+    of(seen, TALK).run["result"] = "x"
 
 
 def _call_open(seen: Any) -> None:
-    _of(seen, ACT).calls[0] |= {"status": "processing", "ended_at": None}
+    of(seen, ACT).calls[0] |= {"status": "processing", "ended_at": None}
 
 
 def _unanswered(seen: Any) -> None:
@@ -190,7 +148,7 @@ def _posted_twice(seen: Any) -> None:
 
 
 def _made_up(seen: Any) -> None:
-    _of(seen, ACT).calls[0]["execution"]["response"]["number"] = 99
+    of(seen, ACT).calls[0]["execution"]["response"]["number"] = 99
 
 
 def _unapproved(seen: Any) -> None:
@@ -198,11 +156,11 @@ def _unapproved(seen: Any) -> None:
 
 
 def _at_once(seen: Any) -> None:
-    _event(seen, CALL, "STREAM_READY")["ts"] = _of(seen, TALK).events[-1]["ts"] - 1
+    event_of(seen, CALL, "STREAM_READY")["ts"] = of(seen, TALK).events[-1]["ts"] - 1
 
 
 def _overtaken(seen: Any) -> None:
-    wish, other = _wish(seen, TALK), _wish(seen, CALL)
+    wish, other = wish_of(seen, TALK), wish_of(seen, CALL)
     wish.sent_at, other.accepted_at = 2.0, 1.0
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 LEASE_MS = 2_000
 """Of the replicas, so that what is lost is taken over soon."""
@@ -21,6 +22,16 @@ class Kind(StrEnum):
     DATABASE_RESTART = "database restart"
     DATABASE_CRASH = "database crash"
 
+
+Role = Literal["all", "api", "worker"]
+"""What a replica does; see the setting of this name."""
+
+_CASTS: Sequence[tuple[Role, ...]] = (
+    ("all", "all", "all"),
+    ("api", "worker", "worker"),
+    ("api", "api", "worker"),
+    ("api", "worker", "all"),
+)
 
 OF_DATABASE = frozenset({Kind.DATABASE_RESTART, Kind.DATABASE_CRASH})
 
@@ -51,6 +62,13 @@ class Trouble:
     def __str__(self) -> str:
         where = "" if self.replica is None else f" of replica {self.replica}"
         return f"{self.at_s:7.2f} s  {self.kind}{where}, for {self.for_s:.2f} s"
+
+
+def roles(seed: str) -> tuple[Role, ...]:
+    """The roles of three replicas; one of them answers clients at least, and one executes."""
+    draw = random.Random(f"roles {seed}")
+    cast = draw.choice(_CASTS)
+    return tuple(draw.sample(cast, len(cast)))
 
 
 def schedule(seed: str, seconds: float, replicas: int) -> list[Trouble]:

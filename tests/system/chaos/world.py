@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import asyncpg
+
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.postgres import EmbeddedPostgres
 from tests.support.process import Process, serving_logged
+from tests.system.chaos.evidence import epochs
 from tests.system.chaos.servers import Servers, flaky_servers
-from tests.system.chaos.troubles import LEASE_MS, Kind, Trouble
+from tests.system.chaos.troubles import LEASE_MS, Kind, Role, Trouble
 
 REPLICAS = 3
 START_S = 180.0
 """How long a replica may try to start, with the database away for some of it."""
+_PAUSE_S = 0.1
 STOP_S = 120.0
 """How long it may take to stop."""
 SURVIVES_A_CRASH = {"fsync": "off", "max_connections": "200"}
@@ -32,6 +36,7 @@ class Replica:
     database_url: str
     folder: Path
     process: Process | None = None
+    role: Role = "all"
     url: str = ""
     """Where it is, or was last."""
     troubled: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -52,6 +57,7 @@ class Replica:
                     self.folder / "data",
                     BRANCHLINE_LEASE_MS=str(LEASE_MS),
                     BRANCHLINE_HEARTBEAT_S="1",
+                    BRANCHLINE_ROLE=self.role,
                 )
                 with suppress(AssertionError):
                     self.process = await self._stack.enter_async_context(made)
@@ -89,6 +95,7 @@ class World:
         self._troubled = asyncio.Semaphore(len(replicas) - 1)
         self.replicas = replicas
         self.servers = servers
+        self._hit = asyncio.Event()
         self.complaints: list[str] = []
         """What went wrong with the world itself."""
 
@@ -99,8 +106,27 @@ class World:
 
     @property
     def urls(self) -> list[str]:
-        """Where replicas are, or were last."""
-        return [replica.url for replica in self.replicas]
+        """Where replicas are that answer clients, or were last."""
+        return [replica.url for replica in self.replicas if replica.role != "worker"]
+
+    async def cast(self, roles: Sequence[Role]) -> None:
+        """Give the replicas roles; those that get another begin anew."""
+        for replica, role in zip(self.replicas, roles, strict=True):
+            if replica.role != role or replica.process is None:
+                await replica.leave()
+                replica.role = role
+        await asyncio.gather(*(replica.start() for replica in self.replicas))
+
+    async def hit(self) -> None:
+        """Return when a replica is about to be hit."""
+        await self._hit.wait()
+
+    async def epochs(self, run_id: str) -> Mapping[str, int]:
+        """See `evidence.epochs`; waits for the database."""
+        while True:
+            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                return await epochs(self.database_url, run_id)
+            await asyncio.sleep(_PAUSE_S)
 
     async def befall(self, trouble: Trouble) -> None:
         """Let one thing happen, and be over."""
@@ -110,6 +136,8 @@ class World:
             return
         replica = self.replicas[trouble.replica]
         async with replica.troubled, self._troubled:
+            self._hit.set()
+            self._hit.clear()  # whoever waits has been woken
             match trouble.kind:
                 case Kind.KILL:
                     replica.signal(signal.SIGKILL)
@@ -139,8 +167,8 @@ class World:
 
 
 @asynccontextmanager
-async def world(folder: Path) -> AsyncIterator[World]:
-    """A world that is well, for the block."""
+async def world(folder: Path, cast: Sequence[Role]) -> AsyncIterator[World]:
+    """A world that is well, with replicas of these roles, for the block."""
     root = folder / "postgres"
     postgres = EmbeddedPostgres(root, settings=SURVIVES_A_CRASH, initdb_options=["--no-sync"])
     async with AsyncExitStack() as stack:
@@ -150,6 +178,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
         servers = await stack.enter_async_context(flaky_servers())
         for replica in replicas:
             stack.push_async_callback(replica.leave)
-            await replica.start()
-        await servers.furnish(replicas[0].url)
-        yield World(postgres, root, replicas, servers)
+        made = World(postgres, root, replicas, servers)
+        await made.cast(cast)
+        await servers.furnish(made.urls[0])
+        yield made
