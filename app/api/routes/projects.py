@@ -26,7 +26,7 @@ from app.api.schemas.projects import (
     key_view,
     project_view,
 )
-from app.core.errors import Conflict, InvalidCursor, KeyReused, NotFound
+from app.core.errors import Conflict, InvalidCursor, NotFound
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 
@@ -40,7 +40,7 @@ async def list_projects(
     return paged(request, page, project_view, lambda project: project.id)
 
 
-@router.post("", status_code=201, responses=answers(201, ProjectView, Conflict, KeyReused))
+@router.post("", status_code=201, responses=answers(201, ProjectView, Conflict))
 async def create_project(
     who: Anyone, services: Serving, asked: AskedOnce, body: Annotated[CreateProject, json_body(CreateProject)]
 ) -> Response:
@@ -76,7 +76,7 @@ async def list_keys(
     return paged(request, page, key_view, lambda key: key.id)
 
 
-@router.post("/{project_id}/keys", status_code=201, responses=answers(201, NewKeyView, NotFound, KeyReused))
+@router.post("/{project_id}/keys", status_code=201, responses=answers(201, NewKeyView, NotFound))
 async def create_key(
     project_id: UUID,
     who: Anyone,

@@ -26,7 +26,7 @@ from app.api.schemas.webhooks import (
     delivery_view,
     endpoint_view,
 )
-from app.core.errors import Conflict, InvalidCursor, KeyReused, NotFound
+from app.core.errors import Conflict, InvalidCursor, NotFound
 
 router = APIRouter(prefix="/v1/webhook-endpoints", tags=["webhooks"])
 
@@ -40,7 +40,7 @@ async def list_webhook_endpoints(
     return paged(request, page, endpoint_view, lambda endpoint: endpoint.id)
 
 
-@router.post("", status_code=201, responses=answers(201, NewEndpointView, Conflict, KeyReused))
+@router.post("", status_code=201, responses=answers(201, NewEndpointView, Conflict))
 async def create_webhook_endpoint(
     who: Admin,
     services: Serving,
@@ -77,7 +77,7 @@ async def delete_webhook_endpoint(endpoint_id: UUID, who: Admin, services: Servi
     return Response(status_code=204)
 
 
-@router.post("/{endpoint_id}/rotate-secret", responses=answers(200, NewEndpointView, NotFound, KeyReused))
+@router.post("/{endpoint_id}/rotate-secret", responses=answers(200, NewEndpointView, NotFound))
 async def rotate_webhook_secret(
     endpoint_id: UUID, who: Admin, services: Serving, asked: AskedOnce
 ) -> Response:
@@ -102,7 +102,7 @@ async def list_webhook_deliveries(
 
 @router.post(
     "/{endpoint_id}/deliveries/{delivery_id}/redrive",
-    responses=answers(200, DeliveryView, NotFound, Conflict, KeyReused),
+    responses=answers(200, DeliveryView, NotFound, Conflict),
 )
 async def redrive_webhook_delivery(
     endpoint_id: UUID, delivery_id: UUID, who: Admin, services: Serving, asked: AskedOnce
