@@ -101,6 +101,8 @@ class StreamDriver:
                         case Close():
                             await _ended(pump, late)
                             pump = None
+                        case Open() if not told and stop.done():
+                            pass  # what is to end asks no model; the abort follows
                         case Open():
                             await _ended(pump)
                             pump = asyncio.create_task(self._pump(control))
@@ -130,7 +132,7 @@ class StreamDriver:
         self, pump: asyncio.Task[list[Control]] | None, stop: asyncio.Future[str] | None
     ) -> set[asyncio.Future[Any]]:
         """Those that are done; none when a limit strikes, or comes nearer, before any is."""
-        if pump is None and self._machine.deadline_ms is None:
+        if pump is None and self._machine.deadline_ms is None and not (stop and stop.done()):
             raise NotTaken("the machine waits for nothing that could still happen")
         waits: set[asyncio.Future[Any]] = {wait for wait in (pump, stop) if wait is not None}
         if self._nearer.done():

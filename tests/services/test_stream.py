@@ -27,7 +27,11 @@ pytestmark = pytest.mark.anyio
 
 
 def driver_of(
-    stream: ModelStream, timeout: TimeoutOptions = NO_TIMEOUTS, clock: Clock | None = None
+    stream: ModelStream,
+    timeout: TimeoutOptions = NO_TIMEOUTS,
+    clock: Clock | None = None,
+    *,
+    stopped: bool = False,
 ) -> tuple[StreamDriver, Sequence[Any]]:
     """A driver over this stream, and the first effects of its machine."""
     clock, ids = clock or SystemClock(), CountingIds()
@@ -35,6 +39,8 @@ def driver_of(
     machine = StreamMachine(options, models=1, draw=lambda: 0.5, calls_left=1)
     run = RunRecord(ids.new(), ids.new(), ids.new(), "operate", "running", "{}", datetime.now(UTC))
     execution = Execution(run, RunLog(run, Feed(0), clock, lambda log, urgent: None))
+    if stopped:
+        execution.stop.request("user")
     driver = StreamDriver(machine, execution, 0, lambda opening: ("test", stream), clock)
     return driver, machine.feed(Begin(), clock.mono_ms())
 
@@ -67,6 +73,30 @@ async def test_a_bug_of_an_adapter_is_its_streams_failure() -> None:
         finish = await driver.run(effects)
     assert finish.error is not None
     assert (finish.error.code, finish.error.message) == ("PROVIDER_ERROR", "The adapter failed: KeyError")
+
+
+class Asked:
+    """A stream that tells whether it was opened."""
+
+    was = False
+
+    async def __aenter__(self) -> AsyncIterator[Sequence[Chunk]]:
+        self.was = True
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing was entered."""
+
+
+@pytest.mark.parametrize("timeout", [NO_TIMEOUTS, TimeoutOptions(initial_ms=600_000)])
+async def test_a_run_that_is_to_end_asks_no_model(timeout: TimeoutOptions) -> None:
+    stream = Asked()
+    driver, effects = driver_of(stream, timeout, stopped=True)
+    async with asyncio.timeout(10):
+        finish = await driver.run(effects)
+    assert finish.aborted
+    assert not stream.was
 
 
 @pytest.mark.parametrize("initial_ms", [None, 600_000])
