@@ -49,6 +49,6 @@ async def decide_function_call(
         body.decision,
         arguments=body.arguments,
         comment=body.reason,
-        once=asked.once(who, 200, approval_view),
+        once=await asked.once(who, 200, approval_view),
     )
     return reply(approval_view(made))

@@ -46,7 +46,7 @@ async def create_branch(
     who: Runner, services: Serving, asked: AskedOnce, body: Annotated[CreateBranch, json_body(CreateBranch)]
 ) -> Response:
     """Make a branch."""
-    made = await services.branches.create(who, body.new(), asked.once(who, 201, branch_view))
+    made = await services.branches.create(who, body.new(), await asked.once(who, 201, branch_view))
     return branch_reply(made, 201)
 
 
@@ -103,7 +103,9 @@ async def delete_branch(branch_id: UUID, who: Runner, services: Serving, if_matc
 @router.post("/{branch_id}/purge", responses=answers(200, BranchView, NotFound, BranchBusy, LegalHold))
 async def purge_branch(branch_id: UUID, who: Admin, services: Serving, asked: AskedOnce) -> Response:
     """Remove messages, runs, calls, approvals and events of a branch for good; its settings stay."""
-    return branch_reply(await services.branches.purge(who, branch_id, asked.once(who, 200, branch_view)))
+    return branch_reply(
+        await services.branches.purge(who, branch_id, await asked.once(who, 200, branch_view))
+    )
 
 
 @router.post("/{branch_id}/fork", status_code=201, responses=answers(201, BranchView, NotFound))
@@ -120,6 +122,6 @@ async def fork_branch(
         branch_id,
         at_message=body.at_message,
         name=body.name,
-        once=asked.once(who, 201, branch_view),
+        once=await asked.once(who, 201, branch_view),
     )
     return branch_reply(made, 201)

@@ -67,7 +67,7 @@ async def claim_function_call(
         call_id,
         held=body.lease_token,
         lease_s=body.lease_s,
-        once=asked.once(who, 200, claimed_call_view),
+        once=await asked.once(who, 200, claimed_call_view),
     )
     return reply(claimed_call_view(made))
 
@@ -94,6 +94,6 @@ async def bring_function_call_result(
         body.result(),
         held=body.lease_token,
         arguments_digest=body.arguments_digest,
-        once=asked.once(who, 200, client_call_view),
+        once=await asked.once(who, 200, client_call_view),
     )
     return reply(client_call_view(made))

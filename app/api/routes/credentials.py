@@ -40,7 +40,7 @@ async def create_credential(
     body: Annotated[CreateCredential, json_body(CreateCredential)],
 ) -> Response:
     """Store a credential; its secret is never shown again."""
-    once = asked.once(who, 201, credential_view)
+    once = await asked.once(who, 201, credential_view)
     made = await services.credentials.create(who, body.new(body.name), once)
     return reply(credential_view(made), 201, {"Location": f"/v1/credentials/{made.name}"})
 

@@ -41,7 +41,7 @@ async def create_mcp_server(
 ) -> Response:
     """Register an MCP server. It is asked for its tools when somebody wants to know them."""
     made = await services.mcp_servers.create(
-        who, body.server(body.name), asked.once(who, 201, mcp_server_view)
+        who, body.server(body.name), await asked.once(who, 201, mcp_server_view)
     )
     return reply(mcp_server_view(made), 201, {"Location": f"/v1/mcp-servers/{made.server.name}"})
 

@@ -58,7 +58,7 @@ async def append_messages(
 ) -> Response:
     """Append messages without running anything; a system message replaces the branch's system text."""
     said = await services.branches.append(
-        who, branch_id, body.said(branch_id), asked.once(who, 201, _message_list)
+        who, branch_id, body.said(branch_id), await asked.once(who, 201, _message_list)
     )
     return reply(_message_list(said), 201)
 

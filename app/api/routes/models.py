@@ -31,7 +31,7 @@ async def create_model(
     who: Admin, services: Serving, asked: AskedOnce, body: Annotated[CreateModel, json_body(CreateModel)]
 ) -> Response:
     """Register a model."""
-    made = await services.models.create(who, body.spec(body.name), asked.once(who, 201, model_view))
+    made = await services.models.create(who, body.spec(body.name), await asked.once(who, 201, model_view))
     return reply(model_view(made), 201, {"Location": f"/v1/models/{made.spec.name}"})
 
 

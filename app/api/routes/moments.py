@@ -32,7 +32,7 @@ async def fork_run(
     body: Annotated[ForkRun, json_body(ForkRun)],
 ) -> Response:
     """A branch whose conversation is what the run's was after an event; settings are those of now."""
+    once = await asked.once(who, 201, branch_view)
     run = await running.runs.get(who.project_id, run_id)
     point = await fork_point(running.store, run, body.at_seq)
-    once = asked.once(who, 201, branch_view)
     return branch_reply(await services.branches.fork_run(who, point, name=body.name, once=once), 201)

@@ -45,7 +45,7 @@ async def create_project(
     who: Anyone, services: Serving, asked: AskedOnce, body: Annotated[CreateProject, json_body(CreateProject)]
 ) -> Response:
     """Make a project. Needs the scope operator."""
-    once = asked.once(who, 201, project_view)
+    once = await asked.once(who, 201, project_view)
     made = await services.projects.create(who, body.name, body.level(), once)
     return reply(project_view(made), 201, {"Location": f"/v1/projects/{made.id}"})
 
@@ -91,7 +91,7 @@ async def create_key(
         name=body.name,
         scopes=body.scope_set(),
         expires_at=body.expires_at,
-        once=asked.once(who, 201, key_view),
+        once=await asked.once(who, 201, key_view, within=project_id),
     )
     return reply({**key_view(made), "key": text}, 201)
 

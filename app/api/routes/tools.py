@@ -35,7 +35,7 @@ async def create_tool(
     who: Admin, services: Serving, asked: AskedOnce, body: Annotated[CreateTool, json_body(CreateTool)]
 ) -> Response:
     """Register a tool."""
-    made = await services.tools.create(who, body.spec(body.name), asked.once(who, 201, tool_view))
+    made = await services.tools.create(who, body.spec(body.name), await asked.once(who, 201, tool_view))
     return reply(tool_view(made), 201, {"Location": f"/v1/tools/{made.spec.name}"})
 
 

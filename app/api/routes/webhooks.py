@@ -48,7 +48,7 @@ async def create_webhook_endpoint(
     body: Annotated[CreateEndpoint, json_body(CreateEndpoint)],
 ) -> Response:
     """Make a webhook endpoint, whose secret is shown this once."""
-    made, secret = await services.webhooks.create(who, body.new(), asked.once(who, 201, endpoint_view))
+    made, secret = await services.webhooks.create(who, body.new(), await asked.once(who, 201, endpoint_view))
     location = {"Location": f"/v1/webhook-endpoints/{made.id}"}
     return reply({**endpoint_view(made), "secret": secret}, 201, location)
 
@@ -82,7 +82,7 @@ async def rotate_webhook_secret(
     endpoint_id: UUID, who: Admin, services: Serving, asked: AskedOnce
 ) -> Response:
     """Give a webhook endpoint a new secret; posts are signed with the old one too for a day."""
-    once = asked.once(who, 200, endpoint_view)
+    once = await asked.once(who, 200, endpoint_view)
     changed, secret = await services.webhooks.rotate(who, endpoint_id, once)
     return reply({**endpoint_view(changed), "secret": secret})
 
@@ -108,5 +108,5 @@ async def redrive_webhook_delivery(
     endpoint_id: UUID, delivery_id: UUID, who: Admin, services: Serving, asked: AskedOnce
 ) -> Response:
     """Try a delivery again at once that was given up, or waits for its next try."""
-    once = asked.once(who, 200, delivery_view)
+    once = await asked.once(who, 200, delivery_view)
     return reply(delivery_view(await services.webhooks.redrive(who, endpoint_id, delivery_id, once)))
