@@ -31,6 +31,7 @@ from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.readiness import DatabaseChecks
+from app.adapters.db.replies import PostgresReplies
 from app.adapters.db.session import Database
 from app.adapters.db.tools import PostgresTools
 from app.adapters.db.usage import PostgresUsage
@@ -343,6 +344,7 @@ def _services(
         client_calls=ClientCalls(PostgresClientCalls(on.database), on.clock, on.ids, made.runs.look_for_work),
         credentials=credentials,
         limits=limits,
+        replies=PostgresReplies(on.database),
         edge=Edge(development, settings.cors_origins, settings.body_bytes, settings.json_depth, __version__),
         readiness={"database": checks.migrated, "partitions": checks.partitions, "recorder": recording},
         registry=registry,
@@ -352,6 +354,6 @@ def _services(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI document, which needs no services behind it."""
     unused: Any = None
-    services = Services(Uuid7Ids(), *(unused,) * 12)
+    services = Services(Uuid7Ids(), *(unused,) * 13)
     services.edge = Edge(version=__version__)
     return build_app(services).openapi()

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.api.problems import STANDINGS
 from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
+from app.ports.catalog import Replies
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.client_calls import ClientCalls
@@ -59,6 +60,7 @@ class Services:
     client_calls: ClientCalls
     credentials: Credentials
     limits: Limits
+    replies: Replies
     choices: Choices | None = None
     """What lifecycles may choose; None checks their form alone."""
     guardrails: Mapping[str, str] = field(default_factory=dict)

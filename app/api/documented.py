@@ -11,7 +11,6 @@ from app.api.problems import MEDIA_TYPE, STATUS
 from app.core.errors import (
     AppError,
     BranchBusy,
-    KeyReused,
     NotFound,
     PreconditionFailed,
     QueueFull,
@@ -63,7 +62,6 @@ RUN_REFUSALS: tuple[type[AppError], ...] = (
     RunLimitReached,
     TokenLimitReached,
     CostLimitReached,
-    KeyReused,
     UnsupportedOption,
 )
 """How every such request can be refused."""

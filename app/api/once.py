@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import Depends, Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from app.api.replies import JSON, encode
 from app.core.access import Principal
 from app.core.errors import FieldError, Malformed
 from app.core.json_text import canonical
-from app.ports.catalog import AnsweredBefore, Once
+from app.ports.catalog import AnsweredBefore, Once, Replies
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -24,23 +25,30 @@ _FIT = re.compile(r"[\x21-\x7e]{1,255}")
 class Asked:
     """What the request says about being done once."""
 
-    def __init__(self, request: Request, key: str | None) -> None:
+    def __init__(self, request: Request, key: str | None, replies: Replies) -> None:
         self._request = request
         self.key = key
+        self._replies = replies
 
-    def once(self, who: Principal, status: int, view: Callable[[Any], Any]) -> Once | None:
-        """The same for a repository, None without a key. To be called after the body was read.
+    async def once(
+        self, who: Principal, status: int, view: Callable[[Any], Any], *, within: UUID | None = None
+    ) -> Once | None:
+        """The same for a repository, None without a key. To be called after the body was read, and before
+        anything is looked up for the request: what it used may be gone by the time of its repeat.
 
-        `view` makes the answer's JSON, without secrets.
+        `view` makes the answer's JSON, without secrets; `within` is the project that is worked in, if not the
+        caller's. Raises AnsweredBefore, KeyReused.
         """
         if self.key is None:
             return None
-        return Once(
+        once = Once(
             scope_of(self._request, who),
             self.key,
             fingerprint_of(self._request),
             lambda made: (status, encode(view(made))),
         )
+        await self._replies.recall(within or who.project_id, once)
+        return once
 
 
 def scope_of(request: Request, who: Principal) -> str:
@@ -71,7 +79,8 @@ IdempotencyKey = Annotated[str | None, Depends(idempotency_key_of)]
 
 async def asked_of(request: Request) -> Asked:
     """`asked: AskedOnce` in a route's signature."""
-    return Asked(request, await idempotency_key_of(request))
+    replies: Replies = request.app.state.services.replies
+    return Asked(request, await idempotency_key_of(request), replies)
 
 
 AskedOnce = Annotated[Asked, Depends(asked_of)]

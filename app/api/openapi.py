@@ -23,9 +23,11 @@ from app.api.schemas.transfer import export_schemas
 from app.core.errors import (
     AppError,
     BodyTooLarge,
+    Conflict,
     Forbidden,
     Invalid,
     InvalidJson,
+    KeyReused,
     Malformed,
     NotFound,
     Unauthenticated,
@@ -137,7 +139,7 @@ def _complete(operation: dict[str, Any], route: APIRoute) -> None:
             errors += [RequestLimitReached] if call.counted else []
         elif call in (asked_of, idempotency_key_of):
             _add_header(operation, HEADER, "Repeats with the same key get the first answer, for 24 hours.")
-            errors.append(Malformed)
+            errors += [Malformed, Conflict, KeyReused]
         elif call is if_match_of:
             _add_header(operation, "If-Match", "The ETag of the version that is to be changed.")
     if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):

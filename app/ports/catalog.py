@@ -55,6 +55,13 @@ class AnsweredBefore(Exception):
         self.body = body
 
 
+class Replies(Protocol):
+    """The answers that are kept under idempotency keys."""
+
+    async def recall(self, project_id: UUID, once: Once) -> None:
+        """Return if the key has no answer yet. Raises AnsweredBefore, KeyReused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A row of `branches`."""

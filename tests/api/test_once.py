@@ -44,6 +44,26 @@ async def test_a_repeat_gets_the_first_answer_and_does_nothing(
     assert await api.rows(f"SELECT count(*) FROM {table}") == count
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "gone"),
+    [
+        ("/v1/branches", {"chat_model": "m"}, ["/v1/models/m"]),
+        ("/v1/models", {**MODEL, "name": "n", "credential": "c"}, ["/v1/models/n", "/v1/credentials/c"]),
+    ],
+)
+async def test_a_repeat_needs_nothing_of_what_the_request_needed(
+    api: Api, path: str, body: dict[str, Any], gone: list[str]
+) -> None:
+    await api.client.post("/v1/models", json=MODEL)
+    await api.client.post("/v1/credentials", json={"name": "c", "secret": "s3cret-words"})
+    first = await api.client.post(path, json=body, headers=KEY)
+    assert first.status_code == 201, first.text
+    for address in gone:
+        assert (await api.client.delete(address)).status_code == 204
+    again = await api.client.post(path, json=body, headers=KEY)
+    assert (again.status_code, again.content) == (201, first.content)
+
+
 async def test_a_repeat_never_shows_a_secret(api: Api) -> None:
     path = f"/v1/projects/{api.home}/keys"
     first = await api.client.post(path, json={"name": "x"}, headers=KEY)

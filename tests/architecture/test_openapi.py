@@ -80,6 +80,13 @@ def test_an_operation_says_what_it_is(path: str, method: str, operation: dict[st
     assert "[" not in operation["summary"]
 
 
+def codes_of(operation: dict[str, Any]) -> set[str]:
+    """The problems that an operation documents."""
+    responses = operation["responses"].values()
+    documented = (response.get("content", {}).get("application/problem+json", {}) for response in responses)
+    return {code for problem in documented for code in problem.get("examples", ())}
+
+
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
 def test_an_operation_documents_its_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     expected = {"500"}
@@ -96,6 +103,8 @@ def test_an_operation_documents_its_problems(path: str, method: str, operation: 
         kind = "application/x-ndjson" if path.endswith("/import") else "application/json"
         assert operation["requestBody"]["content"].keys() == {kind}
     assert operation["responses"].keys() >= expected
+    if "Idempotency-Key" in {parameter["name"] for parameter in operation.get("parameters", ())}:
+        assert {"malformed_request", "conflict", "idempotency_key_reused"} <= codes_of(operation)
     for status, response in operation["responses"].items():
         assert response["description"], status
         if int(status) >= 400:

@@ -29,6 +29,7 @@ from app.adapters.db.migrate import migrate
 from app.adapters.db.models import PostgresModels
 from app.adapters.db.projects import PostgresProjects
 from app.adapters.db.quotas import PostgresQuotas
+from app.adapters.db.replies import PostgresReplies
 from app.adapters.db.session import Database
 from app.adapters.db.shares import PostgresShares
 from app.adapters.db.tools import PostgresTools
@@ -209,6 +210,7 @@ async def serving(
         client_calls=ClientCalls(PostgresClientCalls(database), clock, ids),
         credentials=credentials,
         limits=Limits(PostgresQuotas(database, ids), Meter(shares, clock), keys.forget),
+        replies=PostgresReplies(database),
         choices=Choices(Cel(), {}, addresses or AddressRule(), exposed),
         edge=edge,
         readiness=readiness or {},
@@ -226,7 +228,7 @@ async def serving(
 def openapi_document() -> dict[str, Any]:
     """The document of the whole API, which needs no services behind it."""
     unused = cast(Any, None)
-    services = Services(Uuid7Ids(), *(unused,) * 12)
+    services = Services(Uuid7Ids(), *(unused,) * 13)
     return build_app(services).openapi()
 
 

@@ -193,12 +193,20 @@ async def test_a_log_that_is_not_kept_is_gone(stored: tuple[Service, asyncpg.Con
     service, connection = stored
     branch = await service.branch(chat_model=await model(service, *ANSWER))
     run = await service.operate(branch)
+    asked: dict[str, Any] = {
+        "url": f"/v1/runs/{run['id']}/fork",
+        "json": {"at_seq": 5},
+        "headers": {"Idempotency-Key": "k"},
+    }
+    before = await service.http.post(**asked)
     await connection.execute("DELETE FROM events WHERE run_id = $1 AND seq < 3", UUID(run["id"]))
     for answer in (
         await service.http.get(f"/v1/runs/{run['id']}?at=5"),
         await fork(service, run, 5),
     ):
         assert (answer.status_code, answer.json()["code"]) == (410, "events_gone")
+    again = await service.http.post(**asked)
+    assert (again.status_code, again.json()) == (201, before.json())
 
 
 @pytest.mark.parametrize("spoke", [True, False])

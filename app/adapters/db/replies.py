@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.adapters.db.session import Database
 from app.adapters.db.tables import idempotency_keys as kept
 from app.core.errors import Conflict, KeyReused
 from app.ports.catalog import AnsweredBefore, Once
@@ -32,20 +33,34 @@ async def claim(connection: AsyncConnection, project_id: UUID, once: Once | None
     )
     if taken.rowcount:
         return
-    row = (
-        await connection.execute(
-            sa.select(kept.c.fingerprint, kept.c.status, sa.cast(kept.c.body, sa.Text).label("body")).where(
-                kept.c.project_id == project_id, kept.c.scope == once.scope, kept.c.key == once.key
-            )
-        )
-    ).one_or_none()
+    await _recall(connection, project_id, once)
+    raise Conflict("The idempotency key was in use a moment ago; try again.")
+
+
+async def _recall(connection: AsyncConnection, project_id: UUID, once: Once) -> None:
+    """Return if there is no answer. Raises AnsweredBefore, KeyReused."""
+    mine = (kept.c.project_id == project_id, kept.c.scope == once.scope, kept.c.key == once.key)
+    query = sa.select(kept.c.fingerprint, kept.c.status, sa.cast(kept.c.body, sa.Text).label("body"))
+    row = (await connection.execute(query.where(*mine))).one_or_none()
     if row is None or row.status is None:
-        raise Conflict("The idempotency key was in use a moment ago; try again.")
+        return
     if row.fingerprint != once.fingerprint:
         raise KeyReused(
             "This Idempotency-Key was used with another request; use a new key for a new request."
         )
     raise AnsweredBefore(row.status, row.body.encode())
+
+
+class PostgresReplies:
+    """`ports.catalog.Replies`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def recall(self, project_id: UUID, once: Once) -> None:
+        """See the port."""
+        async with self._database.reading() as connection:
+            await _recall(connection, project_id, once)
 
 
 async def forget_old(connection: AsyncConnection) -> int:

@@ -16,7 +16,7 @@ from app.api.paging import id_cursor, paged
 from app.api.replies import reply
 from app.api.running import given
 from app.api.schemas.approvals import ApprovalPage, ApprovalQuery, ApprovalView, Decide, approval_view
-from app.core.errors import AlreadyDecided, InvalidCursor, KeyReused, NotFound, UnknownTool
+from app.core.errors import AlreadyDecided, InvalidCursor, NotFound, UnknownTool
 
 router = APIRouter(prefix="/v1", tags=["approvals"])
 
@@ -33,7 +33,7 @@ async def list_approvals(
 
 @router.post(
     "/function-calls/{call_id}/decision",
-    responses=answers(200, ApprovalView, NotFound, AlreadyDecided, UnknownTool, KeyReused),
+    responses=answers(200, ApprovalView, NotFound, AlreadyDecided, UnknownTool),
 )
 async def decide_function_call(
     call_id: UUID,
@@ -49,6 +49,6 @@ async def decide_function_call(
         body.decision,
         arguments=body.arguments,
         comment=body.reason,
-        once=asked.once(who, 200, approval_view),
+        once=await asked.once(who, 200, approval_view),
     )
     return reply(approval_view(made))

@@ -26,7 +26,6 @@ from app.api.schemas.branches import (
 from app.core.errors import (
     BranchBusy,
     InvalidCursor,
-    KeyReused,
     LegalHold,
     NotFound,
     PreconditionFailed,
@@ -41,13 +40,13 @@ router = APIRouter(prefix="/v1/branches", tags=["branches"])
 @router.post(
     "",
     status_code=201,
-    responses=answers(201, BranchView, UnknownModel, UnknownTool, UnsupportedOption, KeyReused),
+    responses=answers(201, BranchView, UnknownModel, UnknownTool, UnsupportedOption),
 )
 async def create_branch(
     who: Runner, services: Serving, asked: AskedOnce, body: Annotated[CreateBranch, json_body(CreateBranch)]
 ) -> Response:
     """Make a branch."""
-    made = await services.branches.create(who, body.new(), asked.once(who, 201, branch_view))
+    made = await services.branches.create(who, body.new(), await asked.once(who, 201, branch_view))
     return branch_reply(made, 201)
 
 
@@ -101,15 +100,15 @@ async def delete_branch(branch_id: UUID, who: Runner, services: Serving, if_matc
     return Response(status_code=204)
 
 
-@router.post(
-    "/{branch_id}/purge", responses=answers(200, BranchView, NotFound, BranchBusy, LegalHold, KeyReused)
-)
+@router.post("/{branch_id}/purge", responses=answers(200, BranchView, NotFound, BranchBusy, LegalHold))
 async def purge_branch(branch_id: UUID, who: Admin, services: Serving, asked: AskedOnce) -> Response:
     """Remove messages, runs, calls, approvals and events of a branch for good; its settings stay."""
-    return branch_reply(await services.branches.purge(who, branch_id, asked.once(who, 200, branch_view)))
+    return branch_reply(
+        await services.branches.purge(who, branch_id, await asked.once(who, 200, branch_view))
+    )
 
 
-@router.post("/{branch_id}/fork", status_code=201, responses=answers(201, BranchView, NotFound, KeyReused))
+@router.post("/{branch_id}/fork", status_code=201, responses=answers(201, BranchView, NotFound))
 async def fork_branch(
     branch_id: UUID,
     who: Runner,
@@ -123,6 +122,6 @@ async def fork_branch(
         branch_id,
         at_message=body.at_message,
         name=body.name,
-        once=asked.once(who, 201, branch_view),
+        once=await asked.once(who, 201, branch_view),
     )
     return branch_reply(made, 201)

@@ -32,7 +32,6 @@ from app.core.errors import (
     CallNotWaiting,
     ClaimLost,
     InvalidCursor,
-    KeyReused,
     NotFound,
 )
 
@@ -53,7 +52,7 @@ async def list_client_calls(
 
 @router.post(
     "/function-calls/{call_id}/claim",
-    responses=answers(200, ClaimedCallView, NotFound, CallNotWaiting, CallLeased, ClaimLost, KeyReused),
+    responses=answers(200, ClaimedCallView, NotFound, CallNotWaiting, CallLeased, ClaimLost),
 )
 async def claim_function_call(
     call_id: UUID,
@@ -68,7 +67,7 @@ async def claim_function_call(
         call_id,
         held=body.lease_token,
         lease_s=body.lease_s,
-        once=asked.once(who, 200, claimed_call_view),
+        once=await asked.once(who, 200, claimed_call_view),
     )
     return reply(claimed_call_view(made))
 
@@ -78,7 +77,7 @@ async def claim_function_call(
     responses=answers(
         200,
         ClientCallView,
-        *(NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ClaimLost, ArgumentsDiffer, KeyReused),
+        *(NotFound, CallNotWaiting, AlreadyAnswered, CallLeased, ClaimLost, ArgumentsDiffer),
     ),
 )
 async def bring_function_call_result(
@@ -95,6 +94,6 @@ async def bring_function_call_result(
         body.result(),
         held=body.lease_token,
         arguments_digest=body.arguments_digest,
-        once=asked.once(who, 200, client_call_view),
+        once=await asked.once(who, 200, client_call_view),
     )
     return reply(client_call_view(made))

@@ -21,7 +21,7 @@ from app.api.schemas.credentials import (
     ReplaceCredential,
     credential_view,
 )
-from app.core.errors import Conflict, KeyReused, NoSealingKey, NotFound
+from app.core.errors import Conflict, NoSealingKey, NotFound
 
 router = APIRouter(prefix="/v1/credentials", tags=["credentials"])
 
@@ -32,7 +32,7 @@ async def list_credentials(who: Reader, services: Serving) -> Response:
     return reply(whole([credential_view(each) for each in await services.credentials.list(who)]))
 
 
-@router.post("", status_code=201, responses=answers(201, CredentialView, Conflict, NoSealingKey, KeyReused))
+@router.post("", status_code=201, responses=answers(201, CredentialView, Conflict, NoSealingKey))
 async def create_credential(
     who: Admin,
     services: Serving,
@@ -40,7 +40,7 @@ async def create_credential(
     body: Annotated[CreateCredential, json_body(CreateCredential)],
 ) -> Response:
     """Store a credential; its secret is never shown again."""
-    once = asked.once(who, 201, credential_view)
+    once = await asked.once(who, 201, credential_view)
     made = await services.credentials.create(who, body.new(body.name), once)
     return reply(credential_view(made), 201, {"Location": f"/v1/credentials/{made.name}"})
 

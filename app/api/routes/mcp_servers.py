@@ -20,7 +20,7 @@ from app.api.schemas.mcp_servers import (
     ReplaceMcpServer,
     mcp_server_view,
 )
-from app.core.errors import Conflict, KeyReused, NotFound, UnsupportedOption
+from app.core.errors import Conflict, NotFound, UnsupportedOption
 from app.core.mcp_server import SERVER_NAME
 
 router = APIRouter(prefix="/v1/mcp-servers", tags=["tools"])
@@ -32,9 +32,7 @@ async def list_mcp_servers(who: Reader, services: Serving) -> Response:
     return reply(whole([mcp_server_view(*each) for each in await services.mcp_servers.list(who)]))
 
 
-@router.post(
-    "", status_code=201, responses=answers(201, McpServerView, Conflict, UnsupportedOption, KeyReused)
-)
+@router.post("", status_code=201, responses=answers(201, McpServerView, Conflict, UnsupportedOption))
 async def create_mcp_server(
     who: Admin,
     services: Serving,
@@ -43,7 +41,7 @@ async def create_mcp_server(
 ) -> Response:
     """Register an MCP server. It is asked for its tools when somebody wants to know them."""
     made = await services.mcp_servers.create(
-        who, body.server(body.name), asked.once(who, 201, mcp_server_view)
+        who, body.server(body.name), await asked.once(who, 201, mcp_server_view)
     )
     return reply(mcp_server_view(made), 201, {"Location": f"/v1/mcp-servers/{made.server.name}"})
 

@@ -17,7 +17,7 @@ from app.api.once import AskedOnce
 from app.api.paging import PageQuery, Places, paged
 from app.api.replies import reply
 from app.api.schemas.messages import AppendMessages, MessageList, MessagePage, message_view
-from app.core.errors import BranchBusy, InvalidCursor, KeyReused, LegalHold, NotFound, UnsupportedOption
+from app.core.errors import BranchBusy, InvalidCursor, LegalHold, NotFound, UnsupportedOption
 from app.ports.storage import StoredMessage
 
 router = APIRouter(prefix="/v1/branches/{branch_id}/messages", tags=["branches"])
@@ -47,7 +47,7 @@ async def list_messages(
 @router.post(
     "",
     status_code=201,
-    responses=answers(201, MessageList, NotFound, BranchBusy, LegalHold, UnsupportedOption, KeyReused),
+    responses=answers(201, MessageList, NotFound, BranchBusy, LegalHold, UnsupportedOption),
 )
 async def append_messages(
     branch_id: UUID,
@@ -58,7 +58,7 @@ async def append_messages(
 ) -> Response:
     """Append messages without running anything; a system message replaces the branch's system text."""
     said = await services.branches.append(
-        who, branch_id, body.said(branch_id), asked.once(who, 201, _message_list)
+        who, branch_id, body.said(branch_id), await asked.once(who, 201, _message_list)
     )
     return reply(_message_list(said), 201)
 

@@ -14,7 +14,7 @@ from app.api.once import AskedOnce
 from app.api.replies import reply
 from app.api.schemas.catalog import whole
 from app.api.schemas.models import NAME, CreateModel, ModelList, ModelView, ReplaceModel, model_view
-from app.core.errors import Conflict, KeyReused, NotFound, UnsupportedOption
+from app.core.errors import Conflict, NotFound, UnsupportedOption
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 
@@ -26,12 +26,12 @@ async def list_models(who: Reader, services: Serving) -> Response:
     return reply(whole([model_view(model, models.condition(model)) for model in await models.list(who)]))
 
 
-@router.post("", status_code=201, responses=answers(201, ModelView, Conflict, UnsupportedOption, KeyReused))
+@router.post("", status_code=201, responses=answers(201, ModelView, Conflict, UnsupportedOption))
 async def create_model(
     who: Admin, services: Serving, asked: AskedOnce, body: Annotated[CreateModel, json_body(CreateModel)]
 ) -> Response:
     """Register a model."""
-    made = await services.models.create(who, body.spec(body.name), asked.once(who, 201, model_view))
+    made = await services.models.create(who, body.spec(body.name), await asked.once(who, 201, model_view))
     return reply(model_view(made), 201, {"Location": f"/v1/models/{made.spec.name}"})
 
 

@@ -26,7 +26,7 @@ from app.api.schemas.projects import (
     key_view,
     project_view,
 )
-from app.core.errors import Conflict, InvalidCursor, KeyReused, NotFound
+from app.core.errors import Conflict, InvalidCursor, NotFound
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 
@@ -40,12 +40,12 @@ async def list_projects(
     return paged(request, page, project_view, lambda project: project.id)
 
 
-@router.post("", status_code=201, responses=answers(201, ProjectView, Conflict, KeyReused))
+@router.post("", status_code=201, responses=answers(201, ProjectView, Conflict))
 async def create_project(
     who: Anyone, services: Serving, asked: AskedOnce, body: Annotated[CreateProject, json_body(CreateProject)]
 ) -> Response:
     """Make a project. Needs the scope operator."""
-    once = asked.once(who, 201, project_view)
+    once = await asked.once(who, 201, project_view)
     made = await services.projects.create(who, body.name, body.level(), once)
     return reply(project_view(made), 201, {"Location": f"/v1/projects/{made.id}"})
 
@@ -76,7 +76,7 @@ async def list_keys(
     return paged(request, page, key_view, lambda key: key.id)
 
 
-@router.post("/{project_id}/keys", status_code=201, responses=answers(201, NewKeyView, NotFound, KeyReused))
+@router.post("/{project_id}/keys", status_code=201, responses=answers(201, NewKeyView, NotFound))
 async def create_key(
     project_id: UUID,
     who: Anyone,
@@ -91,7 +91,7 @@ async def create_key(
         name=body.name,
         scopes=body.scope_set(),
         expires_at=body.expires_at,
-        once=asked.once(who, 201, key_view),
+        once=await asked.once(who, 201, key_view, within=project_id),
     )
     return reply({**key_view(made), "key": text}, 201)
 

@@ -14,7 +14,7 @@ from app.api.once import AskedOnce
 from app.api.replies import reply
 from app.api.schemas.catalog import whole
 from app.api.schemas.tools import NAME, CreateTool, ReplaceTool, ToolList, ToolView, tool_view
-from app.core.errors import Conflict, KeyReused, NotFound, UnsupportedOption
+from app.core.errors import Conflict, NotFound, UnsupportedOption
 from app.core.json_schema import InvalidSchema
 
 router = APIRouter(prefix="/v1/tools", tags=["tools"])
@@ -29,13 +29,13 @@ async def list_tools(who: Reader, services: Serving) -> Response:
 @router.post(
     "",
     status_code=201,
-    responses=answers(201, ToolView, Conflict, UnsupportedOption, InvalidSchema, KeyReused),
+    responses=answers(201, ToolView, Conflict, UnsupportedOption, InvalidSchema),
 )
 async def create_tool(
     who: Admin, services: Serving, asked: AskedOnce, body: Annotated[CreateTool, json_body(CreateTool)]
 ) -> Response:
     """Register a tool."""
-    made = await services.tools.create(who, body.spec(body.name), asked.once(who, 201, tool_view))
+    made = await services.tools.create(who, body.spec(body.name), await asked.once(who, 201, tool_view))
     return reply(tool_view(made), 201, {"Location": f"/v1/tools/{made.spec.name}"})
 
 

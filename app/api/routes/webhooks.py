@@ -26,7 +26,7 @@ from app.api.schemas.webhooks import (
     delivery_view,
     endpoint_view,
 )
-from app.core.errors import Conflict, InvalidCursor, KeyReused, NotFound
+from app.core.errors import Conflict, InvalidCursor, NotFound
 
 router = APIRouter(prefix="/v1/webhook-endpoints", tags=["webhooks"])
 
@@ -40,7 +40,7 @@ async def list_webhook_endpoints(
     return paged(request, page, endpoint_view, lambda endpoint: endpoint.id)
 
 
-@router.post("", status_code=201, responses=answers(201, NewEndpointView, Conflict, KeyReused))
+@router.post("", status_code=201, responses=answers(201, NewEndpointView, Conflict))
 async def create_webhook_endpoint(
     who: Admin,
     services: Serving,
@@ -48,7 +48,7 @@ async def create_webhook_endpoint(
     body: Annotated[CreateEndpoint, json_body(CreateEndpoint)],
 ) -> Response:
     """Make a webhook endpoint, whose secret is shown this once."""
-    made, secret = await services.webhooks.create(who, body.new(), asked.once(who, 201, endpoint_view))
+    made, secret = await services.webhooks.create(who, body.new(), await asked.once(who, 201, endpoint_view))
     location = {"Location": f"/v1/webhook-endpoints/{made.id}"}
     return reply({**endpoint_view(made), "secret": secret}, 201, location)
 
@@ -77,12 +77,12 @@ async def delete_webhook_endpoint(endpoint_id: UUID, who: Admin, services: Servi
     return Response(status_code=204)
 
 
-@router.post("/{endpoint_id}/rotate-secret", responses=answers(200, NewEndpointView, NotFound, KeyReused))
+@router.post("/{endpoint_id}/rotate-secret", responses=answers(200, NewEndpointView, NotFound))
 async def rotate_webhook_secret(
     endpoint_id: UUID, who: Admin, services: Serving, asked: AskedOnce
 ) -> Response:
     """Give a webhook endpoint a new secret; posts are signed with the old one too for a day."""
-    once = asked.once(who, 200, endpoint_view)
+    once = await asked.once(who, 200, endpoint_view)
     changed, secret = await services.webhooks.rotate(who, endpoint_id, once)
     return reply({**endpoint_view(changed), "secret": secret})
 
@@ -102,11 +102,11 @@ async def list_webhook_deliveries(
 
 @router.post(
     "/{endpoint_id}/deliveries/{delivery_id}/redrive",
-    responses=answers(200, DeliveryView, NotFound, Conflict, KeyReused),
+    responses=answers(200, DeliveryView, NotFound, Conflict),
 )
 async def redrive_webhook_delivery(
     endpoint_id: UUID, delivery_id: UUID, who: Admin, services: Serving, asked: AskedOnce
 ) -> Response:
     """Try a delivery again at once that was given up, or waits for its next try."""
-    once = asked.once(who, 200, delivery_view)
+    once = await asked.once(who, 200, delivery_view)
     return reply(delivery_view(await services.webhooks.redrive(who, endpoint_id, delivery_id, once)))

@@ -99,7 +99,7 @@ def _question(session: Standing, failure: Failure) -> dict[str, Any]:
             "code": error.code,
             "category": error.category,
             "message": error.message[:_MESSAGE],
-            "status": error.detail.get("status"),
+            "status": failure.status,
             "type": failure.word and failure.word[:_MESSAGE],
         },
         "category": error.category,

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from enum import StrEnum
 from math import ceil
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from app.core.money import as_written
 
 MINUTE_S: Final = 60
 DAY_S: Final = 86_400
@@ -38,16 +40,9 @@ class _Words(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def _exactly(value: Any) -> Any:
-    """A number of JSON as the decimal that was written; a flag is none."""
-    if isinstance(value, bool):
-        raise ValueError("give an amount, such as 12.50")
-    return str(value) if isinstance(value, float) else value
-
-
 Dollars = Annotated[
     Decimal,
-    BeforeValidator(_exactly),
+    BeforeValidator(as_written),
     Field(ge=0, le=1_000_000, max_digits=13, decimal_places=6, strict=False),
     WithJsonSchema(
         {

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from app.core.money import as_written
 from app.core.usage.counts import Usage
 
 CURRENCY: Final = "USD"
@@ -19,16 +20,9 @@ EXACT: Final = Context(prec=60)
 """Enough digits for the sum of anything that fits into prices and counts."""
 
 
-def _exactly(value: Any) -> Any:
-    """A number of JSON or TOML as the decimal that was written; a flag is none."""
-    if isinstance(value, bool):
-        raise ValueError("give a decimal, such as 0.15")
-    return str(value) if isinstance(value, float) else value
-
-
 Amount = Annotated[
     Decimal,
-    BeforeValidator(_exactly),
+    BeforeValidator(as_written),
     Field(ge=0, le=1_000_000, max_digits=16, decimal_places=9, strict=False),
     WithJsonSchema(
         {

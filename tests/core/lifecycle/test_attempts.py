@@ -9,8 +9,8 @@ import pytest
 
 from app.core.chunks import UsageReport
 from app.core.guardrails.base import CalledRule
-from app.core.lifecycle.effects import AttemptEnded
-from app.core.lifecycle.inputs import Abort, Begin, Opened
+from app.core.lifecycle.effects import Ask, AttemptEnded
+from app.core.lifecycle.inputs import Abort, Answer, Begin, Opened
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import ContinuationOptions, TimeoutOptions
 from tests.core.lifecycle.scripts import DENIED, END, QUICK, RESET
@@ -116,6 +116,20 @@ def test_an_attempt_is_over_before_anybody_is_asked_what_follows() -> None:
     asking = replace(QUICK, retry=replace(QUICK.retry, should_retry="false"))
     (end,) = ends([[[HELLO, RESET]]], options=asking, decide=lambda _: None)
     assert (end.outcome, end.code) == ("failed", "NETWORK_ERROR")
+
+
+def test_who_is_asked_is_told_the_status_of_the_answer_and_no_word_of_the_servers() -> None:
+    asked: list[Any] = []
+
+    def decide(ask: Ask) -> Answer:
+        asked.append(ask.question["error"]["status"])
+        return Answer(value=True)
+
+    asking = replace(QUICK, retry=replace(QUICK.retry, should_retry="true"))
+    busy = {"kind": "status", "status": 503, "detail": {"status": "UNAVAILABLE"}}
+    told = {"kind": "in_stream", "type": "overloaded_error", "detail": {"status": "UNAVAILABLE"}}
+    ends([[[{"error": busy}], [HELLO, {"error": told}], [HELLO, END]]], options=asking, decide=decide)
+    assert asked == [503, None]
 
 
 def test_an_abort_while_the_answer_is_judged_ends_its_attempt() -> None:
