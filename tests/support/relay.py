@@ -99,9 +99,11 @@ class Relay:
 
     async def _lost(self, task: asyncio.Task[None], service: asyncio.StreamWriter) -> bool:
         """Whether the service is not to hear what was just said on this connection."""
+        losing = self._losing
+        if losing is None or losing.on is not task:
+            return False
         async with self._asking:
-            losing = self._losing
-            if losing is None or losing.on is not task or not await losing.due():
+            if losing is not self._losing or not await losing.due():
                 return False
             self._losing = None
         match losing.how:

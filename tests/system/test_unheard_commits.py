@@ -154,6 +154,45 @@ async def test_a_connection_breaks_between_the_commit_of_many_and_the_answer(dat
     await connection.close()
 
 
+async def test_a_run_that_queued_unheard_is_begun_before_anybody_looks(database_url: str) -> None:
+    """It was handed over to the very process that accepted it, which may not begin it a second time."""
+    async with (
+        ModelServer() as server,
+        committed(database_url) as of,
+        Relay(database_url) as relay,
+        running(relay.url) as service,
+    ):
+        await furnish(service.http, server)
+        path, body = await asked(service.http, "idempotent")
+        talk = await service.scripted("talk", [{"text": "w"}, {"wait_ms": 60_000}, {"end": "stop"}])
+        active = await service.started(path.split("/")[3], chat_model=talk)
+        server.scripts["idempotent"] = [
+            gives(b'{"n": 1}', open_wait_s=3.0)
+        ]  # it goes on when it is looked for
+        queued: list[Json] = []
+
+        async def handed_over() -> bool:
+            if (run_id := await of("unheard")()) is None:
+                return False
+            if not queued:
+                queued.append(await service.get(f"/v1/runs/{run_id}"))
+                assert (await service.http.post(f"/v1/runs/{active['id']}/cancel")).status_code == 200
+
+            await until(lambda: count(server, "idempotent") == 1)
+            return True
+
+        lost = relay.lose(b"unheard", handed_over, "reset")
+        headers = {"Idempotency-Key": "unheard", "Prefer": "wait=50"}
+        answer = await service.http.post(path, json=body, headers=headers)
+        assert lost.is_set()
+        assert queued[0]["status"] == "queued"
+        assert (answer.status_code, answer.json()["status"]) == (200, "completed"), answer.text
+        assert count(server, "idempotent") == 1
+        events = await service.events(answer.json()["id"])
+        assert [event["type"] for event in events[:2]] == ["RUN_QUEUED", "RUN_STARTED"]
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+
+
 async def test_nobody_can_look_what_became_of_a_commit(database_url: str) -> None:
     """The database is away then: the client is told to come back, and what it asked for is done once."""
     async with (

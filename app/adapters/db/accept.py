@@ -139,19 +139,28 @@ async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -
     return {row["id"] for row in rows}
 
 
-_OUTCOME = """
-SELECT id, status = 'running' AND owner = $2 AND epoch = $3 AS held FROM runs WHERE id = ANY($1::uuid[])"""
+# One that queued may have been handed over to this very process meanwhile, which has begun it then, and under
+# the same epoch: what queues has a time at which that is over. The lease may have run out meanwhile; it is
+# taken anew, so that nobody takes the run over between this look and its beginning.
+_OUTCOME = f"""WITH held AS (
+    UPDATE runs SET lease_until = now() + $3::interval
+    WHERE id = ANY($1::uuid[]) AND status = 'running' AND owner = $2 AND epoch = {FIRST_EPOCH}
+      AND expires_at IS NULL
+    RETURNING id
+)
+SELECT r.id, r.replaces, h.id IS NOT NULL AS held FROM runs r LEFT JOIN held h ON h.id = r.id
+WHERE r.id = ANY($1::uuid[])"""
 
 
 async def outcome(
-    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID
+    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
 ) -> dict[UUID, Accepted]:
     """What became of acceptances whose connection broke, perhaps between commit and answer.
 
-    Those that took place; one is running where it still is this process's own.
+    Those that took place; one is running where it was started at once, and is still this process's own.
     """
-    rows = await connection.fetch(_OUTCOME, [new.run.id for new in news], owner, FIRST_EPOCH)
-    return {row["id"]: Accepted(running=row["held"]) for row in rows}
+    rows = await connection.fetch(_OUTCOME, [new.run.id for new in news], owner, lease)
+    return {row["id"]: Accepted(running=row["held"], replaces=row["replaces"]) for row in rows}
 
 
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:

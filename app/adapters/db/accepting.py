@@ -87,13 +87,15 @@ class Accepting:
             said = True
             return await work(connection)
 
+        async def look(connection: asyncpg.Connection[Any]) -> dict[UUID, Accepted]:
+            return await accept.outcome(connection, news, owner=self._owner, lease=self._lease)
+
         try:
             return await self._lane.run(saying)
         except Unavailable:
             if not said:
                 raise
-            async with self._lane.use() as connection:
-                found = await accept.outcome(connection, news, owner=self._owner)
+            found = await self._lane.run(look)
             if not found:
                 raise
             return found
