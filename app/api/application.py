@@ -18,7 +18,7 @@ from app.api.middleware import LocalOnly, Observe
 from app.api.once import HEADER, REPLAYED, on_answered_before
 from app.api.openapi import describe
 from app.core.discovery import discover
-from app.ports.catalog import AnsweredBefore
+from app.ports.replies import AnsweredBefore
 
 SENT = ["Authorization", "Content-Type", HEADER, "If-Match", "Last-Event-ID", "Prefer", "X-Request-Id"]
 """Headers that a web page may send, and those that it may read."""

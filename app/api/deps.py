@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from app.api.problems import STANDINGS
 from app.core.access import Principal, Scope
 from app.ports.ambient import IdSource
-from app.ports.catalog import Replies
+from app.ports.replies import Replies
 from app.services.approvals import Approvals
 from app.services.branches import Branches
 from app.services.client_calls import ClientCalls

@@ -15,7 +15,8 @@ from app.api.replies import JSON, encode
 from app.core.access import Principal
 from app.core.errors import FieldError, Malformed
 from app.core.json_text import canonical
-from app.ports.catalog import AnsweredBefore, Once, Replies
+from app.ports.catalog import Once
+from app.ports.replies import AnsweredBefore, Replies
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"

@@ -46,22 +46,6 @@ class Once:
     """Status and JSON body of the answer, from what was made; the answer is kept without secrets."""
 
 
-class AnsweredBefore(Exception):
-    """The idempotency key was used before, by the same request; nothing was done."""
-
-    def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(status)
-        self.status = status
-        self.body = body
-
-
-class Replies(Protocol):
-    """The answers that are kept under idempotency keys."""
-
-    async def recall(self, project_id: UUID, once: Once) -> None:
-        """Return if the key has no answer yet. Raises AnsweredBefore, KeyReused."""
-
-
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A row of `branches`."""

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.adapters.db.session import Database
 from app.adapters.db.tables import idempotency_keys as kept
 from app.core.errors import Conflict, KeyReused
-from app.ports.catalog import AnsweredBefore, Once
+from app.ports.catalog import Once
+from app.ports.replies import AnsweredBefore
 
 KEPT_FOR = timedelta(hours=24)
 """How long a repeat is recognized at least."""
@@ -52,7 +53,7 @@ async def _recall(connection: AsyncConnection, project_id: UUID, once: Once) -> 
 
 
 class PostgresReplies:
-    """`ports.catalog.Replies`."""
+    """`ports.replies.Replies`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
