@@ -64,9 +64,12 @@ _ROWS = """
 SELECT id FROM messages WHERE id = ANY($1::uuid[])
 UNION ALL SELECT id FROM function_calls WHERE id = ANY($1::uuid[])"""
 
+# Those that had queued, which has a time at which it is over: what was accepted since, on a branch that had
+# come free, is begun by its acceptance.
 _HELD = f"""
 SELECT {RUN_COLUMNS} FROM runs
-WHERE branch_id = ANY($1::uuid[]) AND status = 'running' AND owner = $2 AND NOT (id = ANY($3::uuid[]))"""
+WHERE branch_id = ANY($1::uuid[]) AND status = 'running' AND owner = $2 AND NOT (id = ANY($3::uuid[]))
+  AND expires_at IS NOT NULL"""
 
 
 async def outcome(

@@ -1,4 +1,4 @@
-"""What became of acceptances that nobody heard of: whose the runs are by now. Real database."""
+"""What became of acceptances and of ends that nobody heard of: whose the runs are by now. Real database."""
 
 from __future__ import annotations
 
@@ -76,3 +76,20 @@ async def test_the_run_that_is_to_end_for_it_is_told(world: World) -> None:
     accepted = await world.store.accept(new)
     assert accepted == Accepted(running=False, replaces=first.run.id)
     assert await became(world, [new]) == {new.run.id: accepted}
+
+
+async def test_an_end_tells_the_run_that_it_began_and_none_that_was_accepted_since(world: World) -> None:
+    """That one is begun by its acceptance, which may itself still have to look what became of it."""
+    for queues in (True, False):
+        branch_id = await world.branch()
+        first, second = world.run(branch_id), line_up(world, branch_id)
+        await world.store.accept(first)
+        if queues:
+            assert await world.store.accept(second) == Accepted(running=False)
+        ending = world.end(first)
+        await world.store.flush([ending])
+        if not queues:
+            assert await world.store.accept(second) == Accepted(running=True)
+        written, started = await world.store.written([ending])
+        assert list(written) == [first.run.id]
+        assert [run.id for run in started] == ([second.run.id] if queues else [])
