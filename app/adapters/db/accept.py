@@ -12,8 +12,8 @@ import asyncpg
 
 from app.adapters.db import replacing
 from app.adapters.db.allowed import count_run
-from app.adapters.db.parts import common, rows_of
-from app.adapters.db.sources import Sizes, parameters, sizes_of, source
+from app.adapters.db.parts import Rows, common, rows_of
+from app.adapters.db.sources import Sizes, names_of, parameters, sizes_of, source
 from app.core.errors import (
     BranchBusy,
     Conflict,
@@ -92,6 +92,13 @@ _LINE_UP = f"""WITH RECURSIVE asked AS (
 {_INTO_QUEUE}"""
 
 
+_KEYS = "project_id uuid, scope text, key text, fingerprint bytea, run_id uuid"
+# A key that is in use is told by an error of all: then each of them is accepted alone.
+_KEYED = f"""keyed AS (
+    INSERT INTO idempotency_keys ({", ".join(names_of(_KEYS))})
+    SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id
+)"""
+
 _AHEAD = """
 SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS active,
        count(*) FILTER (WHERE status = 'queued') AS waiting,
@@ -102,10 +109,16 @@ FROM runs WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')"""
 
 @cache
 def _storing(runs: str, sizes: Sizes) -> str:
-    """Store runs with what they begin with, all of these sizes; gives the ids of those that were stored."""
+    """Store runs with their keys and what they begin with, all of these sizes; gives the ids of those that
+    were stored.
+    """
     rows, after = source(_ASKED, sizes[0], 3)
-    ctes, _ = common(sizes[1:], after, in_order=True)
-    return f"{runs.format(rows=rows)}{ctes} SELECT id FROM fence"
+    keyed = ""
+    if sizes[1]:
+        keys, after = source(_KEYS, sizes[1], after)
+        keyed = f",\n{_KEYED.format(rows=keys)}"
+    ctes, _ = common(sizes[2:], after, in_order=True)
+    return f"{runs.format(rows=rows)}{keyed}{ctes} SELECT id FROM fence"
 
 
 _ASKED_MEMBERS = attrgetter(
@@ -116,11 +129,19 @@ _ASKED_MEMBERS = attrgetter(
 
 
 async def start_all(
-    connection: asyncpg.Connection[Any], news: Sequence[NewRun], *, owner: UUID, lease: Any
+    connection: asyncpg.Connection[Any],
+    news: Sequence[NewRun],
+    *,
+    owner: UUID,
+    lease: Any,
+    keyed: bool = True,
 ) -> set[UUID]:
-    """Store those that can start at once, with all that they begin with; their ids."""
-    firsts = [_first(new.run, new.entries, new.rows) for new in news]
-    lists = (list(map(_ASKED_MEMBERS, news)), *rows_of(firsts, max(new.run.created_at for new in news)))
+    """Store those that can start at once, with all that they begin with; their ids.
+
+    Their idempotency keys are used with that, unless `keyed` says that they are already. Raises
+    UniqueViolationError for one that is.
+    """
+    lists = _lists(news, [_first(new.run, new.entries, new.rows) for new in news], keyed=keyed)
     sizes = sizes_of(lists)
     rows = await connection.fetch(_storing(_START, sizes), owner, lease, *parameters(lists, sizes))
     return {row["id"] for row in rows}
@@ -131,8 +152,7 @@ async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -
     simple = [new for new in news if new.if_busy == "enqueue"]
     if not simple:
         return set()
-    firsts = [_first(new.run, new.queued, ()) for new in simple]
-    lists = (list(map(_ASKED_MEMBERS, simple)), *rows_of(firsts, max(new.run.created_at for new in simple)))
+    lists = _lists(simple, [_first(new.run, new.queued, ()) for new in simple], keyed=True)
     sizes = sizes_of(lists)
     expires = max((new.run.expires_at for new in simple if new.run.expires_at), default=None)
     rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
@@ -165,10 +185,21 @@ async def outcome(
 
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
-    lists = ([_ASKED_MEMBERS(new)], *rows_of([_first(run, new.queued, ())], run.created_at))
+    lists = _lists([new], [_first(run, new.queued, ())], keyed=False)
     sizes = sizes_of(lists)
     statement = _storing(_QUEUE, sizes)
     await connection.fetch(statement, run.expires_at, len(new.queued), *parameters(lists, sizes))
+
+
+def _lists(news: Sequence[NewRun], firsts: Sequence[Flush], *, keyed: bool) -> Rows:
+    """What `_storing` is to be given: runs, keys, and the rows of each part."""
+    keys = [
+        (new.run.project_id, *new.idempotency, new.run.id)
+        for new in news
+        if keyed and new.idempotency is not None
+    ]
+    now = max(new.run.created_at for new in news)
+    return list(map(_ASKED_MEMBERS, news)), keys, *rows_of(firsts, now)
 
 
 def _first(run: RunRecord, entries: Sequence[Entry], rows: Sequence[Row]) -> Flush:
@@ -187,7 +218,7 @@ async def accept_one(
         limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
             if new.starts:
-                await start_all(connection, [new], owner=owner, lease=lease)
+                await start_all(connection, [new], owner=owner, lease=lease, keyed=False)
             else:
                 await _queue(connection, new)
             return Accepted(running=new.starts, limits=limits)
@@ -203,7 +234,7 @@ async def accept_one(
             raise PreconditionFailed(
                 f"The branch is at version {row['version']}, and If-Match names another; read it again."
             )
-        if new.starts and await start_all(connection, [new], owner=owner, lease=lease):
+        if new.starts and await start_all(connection, [new], owner=owner, lease=lease, keyed=False):
             return Accepted(running=True, limits=limits)
         await _line_up(connection, new, replaced)
         return Accepted(running=False, limits=limits, replaces=replaced)

@@ -35,7 +35,7 @@ class Accepting:
     async def _batch(self, news: Sequence[NewRun]) -> Sequence[Acceptance | BaseException]:
         # Those that can start at once go together; each of the rest takes a transaction of its own, so that
         # one that is refused, or poisoned, does not fail its neighbours.
-        plain = [new for new in news if new.idempotency is None and not new.quotas]
+        plain = [new for new in news if not new.quotas]
         starting = [new for new in plain if new.starts]
         queueing = [new for new in plain if not new.starts]
 

@@ -83,9 +83,10 @@ class PostgresRuns:
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
-        patient = (Lane(arguments, command_timeout_s=PATIENCE_S) for _ in range(3))
+        patient = (Lane(arguments, command_timeout_s=PATIENCE_S) for _ in range(4))
+        # Leases stand in nobody's way and wait for nobody: what clients ask for may come by the hundred.
         self._lanes = [*patient, Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)]
-        self._write, self._accept, self._read, self._rest = self._lanes
+        self._write, self._accept, self._read, self._rest, self._leases = self._lanes
         self._histories = Histories(history_bytes)
         self._accepting = Accepting(self._accept, owner=owner, lease=self._lease)
         self._states = Group[Key, BranchState](self._state_batch)
@@ -232,12 +233,12 @@ class PostgresRuns:
 
     async def renew(self, leases: Mapping[UUID, int]) -> tuple[Sequence[UUID], Sequence[UUID]]:
         """See the port."""
-        async with self._rest.use() as connection:
+        async with self._leases.use() as connection:
             return await holding.renew(connection, leases, self._lease)
 
     async def claim(self, limit: int, *, lost: bool = True) -> Claimed:
         """See the port."""
-        async with self._rest.use() as connection:
+        async with self._leases.use() as connection:
             claimed = await holding.claim(
                 connection, limit, owner=self._owner, lease=self._lease, now=self._now(), lost=lost
             )
@@ -250,17 +251,17 @@ class PostgresRuns:
 
     async def release(self, leases: Mapping[UUID, int]) -> None:
         """See the port."""
-        async with self._rest.use() as connection:
+        async with self._leases.use() as connection:
             await holding.release(connection, leases)
 
     async def give_back(self, runs: Sequence[RunRecord]) -> None:
         """See the port."""
-        async with self._rest.use() as connection:
+        async with self._leases.use() as connection:
             await holding.give_back(connection, runs)
 
     async def expire(self, *, at: datetime, expired: EventEntry) -> Sequence[UUID]:
         """See the port."""
-        async with self._rest.use() as connection:
+        async with self._leases.use() as connection:
             return await holding.expire(connection, at=at, expired=expired)
 
     async def open_calls(self, run_id: UUID) -> Sequence[OpenCall]:

@@ -14,7 +14,7 @@ from app.core.events.run import RunStarted
 from app.core.record import TokenBlock
 from app.core.usage.counts import Usage
 from app.ports.attempts import NewAttempt
-from app.ports.storage import Accepted, CallEnd, NewCall, NewMessage, NewRun, Row
+from app.ports.storage import Accepted, CallEnd, NewCall, NewMessage, NewRun, Replayed, Row
 from app.services.entries import entry_of
 from tests.adapters.db.test_histories import someone_waits
 from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
@@ -138,6 +138,33 @@ async def test_what_a_group_writes_is_there(world: World, runs: int, each: int) 
         assert [call.status for call in calls] == ["completed"] * each
         assert await world.store.attempts_of(new.run.id) == (attempts_of(each), [])
         assert (await world.store.run(PROJECT, new.run.id)).status == "completed"
+
+
+_WRITERS = """
+SELECT count(DISTINCT r.xmin::text) AS runs, count(DISTINCT k.xmin::text) AS keys, count(k.key) AS used
+FROM runs r LEFT JOIN idempotency_keys k ON k.run_id = r.id WHERE r.id = ANY($1)"""
+
+
+@pytest.mark.parametrize("starts", [True, False])
+@pytest.mark.parametrize("count", [1, 2, FEW + 1])
+async def test_runs_with_keys_are_accepted_together_and_each_key_is_used_once(
+    world: World, count: int, starts: bool
+) -> None:
+    async def accepted(*names: str) -> tuple[Sequence[NewRun], Sequence[Any]]:
+        news = [
+            world.run(await world.branch(), starts=starts, idempotency=("act", name, b"body"))
+            for name in names
+        ]
+        return news, await asyncio.gather(*(world.store.accept(new) for new in news))
+
+    keys = [str(n) for n in range(count)]
+    firsts, outcomes = await accepted(*keys)
+    assert outcomes == [Accepted(running=starts)] * count
+    ids = [new.run.id for new in firsts]
+    assert tuple(await world.connection.fetchrow(_WRITERS, ids)) == (1, 1, count)  # type: ignore[arg-type]
+    (*_, other), outcomes = await accepted(*keys, "another")
+    assert outcomes == [*map(Replayed, ids), Accepted(running=starts)]
+    assert (await world.store.run(PROJECT, other.run.id)).status == ("running" if starts else "queued")
 
 
 async def test_a_run_that_is_queued_while_the_end_waits_for_the_branch_is_started_by_it(world: World) -> None:

@@ -1,19 +1,23 @@
-"""Runs that a process gives up in good order: the next claim has them at once, and knows why."""
+"""Leases that are renewed in time, and given up in good order: the next claim knows why."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from app.core.events.run import RunStarted
+from app.core.events.run import RunCancelled, RunStarted
 from app.services.entries import entry_of
-from tests.adapters.db.test_run_store import World, world
+from tests.adapters.db.test_run_store import NOW, PROJECT, World, world
 from tests.support.ambient import NOW_MS
+from tests.support.polling import until_true
 
 pytestmark = pytest.mark.anyio
 
 __all__ = ["world"]
+
+_WAITERS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
 
 
 async def test_what_is_released_is_claimed_at_once_and_told_apart_from_what_was_lost(world: World) -> None:
@@ -52,6 +56,22 @@ async def test_a_run_that_is_somebody_else_s_cannot_be_released(world: World) ->
     assert not claimed.given_up
     assert not claimed.orphans
     await brief.close()
+
+
+async def test_a_lease_is_renewed_before_what_a_client_waits_for(world: World) -> None:
+    held, wanted = [world.run(await world.branch()) for _ in range(2)]
+    for new in (held, wanted):
+        await world.store.accept(new)
+    event = entry_of(RunCancelled("cancelled", usage=None, error=None), 0, NOW_MS)
+    async with asyncio.timeout(20), world.connection.transaction():
+        await world.connection.execute("SELECT FROM runs WHERE id = $1 FOR UPDATE", wanted.run.id)
+        cancel = asyncio.create_task(
+            world.store.request_cancel(PROJECT, wanted.run.id, at=NOW, cancelled=event)
+        )
+        await until_true(lambda: world.connection.fetchval(_WAITERS))
+        assert await world.store.renew({held.run.id: 1}) == ([], [])
+        assert not cancel.done()
+    await cancel
 
 
 @pytest.mark.parametrize("how", ["released", "given back"])
