@@ -83,6 +83,8 @@ class Lane:
         self._standstill_ms = round(standstill_s * 1000)
         self._connection: asyncpg.Connection[Any] | None = None
         self._lock = asyncio.Lock()
+        self._failures = 0
+        """How often it could not connect."""
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         if self._connection is None or self._connection.is_closed():
@@ -96,6 +98,13 @@ class Lane:
             await self._connection.execute(f"SET idle_in_transaction_session_timeout = {self._standstill_ms}")
             await self._connection.prepare(_ARRAYS)
         return self._connection
+
+    async def _reached(self) -> asyncpg.Connection[Any]:
+        try:
+            return await self._connected()
+        except GONE:
+            self._failures += 1
+            raise
 
     @asynccontextmanager
     async def _turn(self, wait_s: float) -> AsyncIterator[None]:
@@ -115,9 +124,14 @@ class Lane:
 
         Raises Unavailable when the database is not there, or the connection not free in time.
         """
+        failures = self._failures
         async with self._lock if wait_s is None else self._turn(wait_s):
+            if self._failures != failures and self._connection is None:
+                # Whoever was before has waited for the database as long as it takes; one after the other all
+                # who wait would.
+                raise Unavailable("The database is not available: it cannot be reached.", retry_after_s=1)
             try:
-                yield await self._connected()
+                yield await self._reached()
             except GONE as gone:
                 await self._drop()
                 raise Unavailable(

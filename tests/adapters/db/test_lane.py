@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 from collections.abc import Iterator
@@ -91,3 +92,27 @@ async def test_who_waits_too_long_for_others_is_told_to_come_back(database_url: 
     async with lane.use(wait_s=0.01) as connection:
         assert await connection.fetchval("SELECT 1") == 1
     await lane.close()
+
+
+async def test_of_those_who_wait_for_a_database_that_is_away_one_tries_to_reach_it() -> None:
+    """Each of them would take as long as the first, one after the other."""
+    tries = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tries
+        tries += 1
+        writer.close()
+
+    async def use(lane: Lane) -> None:
+        async with lane.use():
+            raise AssertionError("nobody is there")
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        lane = Lane({"host": "127.0.0.1", "port": port, "user": "u", "database": "d", "ssl": False})
+        with pytest.raises(Unavailable):
+            await use(lane)
+        once = tries
+        found = await asyncio.gather(*(use(lane) for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in found] == [Unavailable] * 5
+    assert tries == 2 * once > 0
