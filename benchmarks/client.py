@@ -48,14 +48,22 @@ class Answer:
 
 
 def request(
-    address: Address, method: str, path: str, body: Any = None, *, accept: str = "*/*", prefer: str = ""
+    address: Address,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    accept: str = "*/*",
+    prefer: str = "",
+    key: str = "",
 ) -> bytes:
     """The bytes of a request with a JSON body."""
     content = b"" if body is None else orjson.dumps(body)
+    said = {"Prefer": prefer, "Idempotency-Key": key}
+    more = "".join(f"{name}: {value}\r\n" for name, value in said.items() if value)
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\nAccept: {accept}\r\n"
-        f"{f'Prefer: {prefer}{chr(13)}{chr(10)}' if prefer else ''}"
-        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        f"{more}Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
 

@@ -89,11 +89,12 @@ async def act(service: Branchline, scale: Scale) -> Figures:
             service.check_run(answer)
             _all_completed(answer.json()["result"], calls)
         figures[name] = p50([answer.whole_ms for answer in outcome.answers])
-    asked = [service.act(1) for _ in range(scale.many_clients)]
-    outcome = await load(service.address, asked, clients=CLIENTS)
-    for answer in outcome.answers:
-        service.check_run(answer)
-    figures["act32_per_s"] = len(outcome.answers) / outcome.elapsed_s
+    for name, keyed in (("act32_per_s", False), ("act32_keyed_per_s", True)):
+        asked = [service.act(1, keyed=keyed) for _ in range(scale.many_clients)]
+        outcome = await load(service.address, asked, clients=CLIENTS)
+        for answer in outcome.answers:
+            service.check_run(answer)
+        figures[name] = len(outcome.answers) / outcome.elapsed_s
     return figures
 
 
@@ -141,6 +142,6 @@ class OwnLoad:
 
 
 OWN_LOADS: Final = (
-    OwnLoad("act", f"fake-t{PLAIN}", lambda scale: scale.acts + scale.batches + scale.many_clients, act),
+    OwnLoad("act", f"fake-t{PLAIN}", lambda scale: scale.acts + scale.batches + 2 * scale.many_clients, act),
     OwnLoad("turns", TURN_MODEL, lambda scale: 1, turns),
 )

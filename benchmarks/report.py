@@ -57,6 +57,7 @@ ROWS: Final = (
     Row("32 streams × 100 at 20 ms, run p50", _S + "paced_s", "s", "≤ 2.12", _D + "paced_s"),
     Row("act, one call, p50", _S + "act1_ms", "ms", "≤ 4", _COMMIT),
     Row("act, one call each, 32 clients", _S + "act32_per_s", "calls/s", "≥ 500"),
+    Row("— with idempotency keys", _S + "act32_keyed_per_s", "calls/s"),
     Row("act, batch of 100, p50", _S + "act100_ms", "ms", "≤ 30", _COMMIT),
     Row("the same by the lionagi package, in memory, one call", "lionagi.act1_ms", "ms"),
     Row("— batch of 100, p50", "lionagi.act100_ms", "ms"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Protocol
+from uuid import uuid4
 
 from benchmarks.client import Address, Answer, LoadFailed, load, request
 
@@ -103,10 +104,12 @@ class Branchline:
         body = {"instruction": "hi", "chat_model": model, "actions": True}
         return request(self.address, "POST", f"/v1/branches/{branch}/operate", body)
 
-    def act(self, calls: int) -> bytes:
-        """Calls of the trivial tool of `benchmarks.tools`."""
+    def act(self, calls: int, *, keyed: bool = False) -> bytes:
+        """Calls of the trivial tool of `benchmarks.tools`; `keyed` with an Idempotency-Key of their own."""
         body = {"requests": [{"function": "bench_add", "arguments": {"a": n, "b": 1}} for n in range(calls)]}
-        return request(self.address, "POST", f"/v1/branches/{self.branch()}/act", body)
+        return request(
+            self.address, "POST", f"/v1/branches/{self.branch()}/act", body, key=uuid4().hex if keyed else ""
+        )
 
     def check(self, answer: Answer, *, tokens: int, stream: bool) -> None:
         """The run completed, with all tokens."""

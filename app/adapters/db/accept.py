@@ -10,14 +10,12 @@ from uuid import UUID
 
 import asyncpg
 
-from app.adapters.db import replacing
+from app.adapters.db import replacing, run_keys
 from app.adapters.db.allowed import count_run
 from app.adapters.db.parts import Rows, common, rows_of
-from app.adapters.db.sources import Sizes, names_of, parameters, sizes_of, source
+from app.adapters.db.sources import Sizes, parameters, sizes_of, source
 from app.core.errors import (
     BranchBusy,
-    Conflict,
-    KeyReused,
     NotFound,
     PreconditionFailed,
     QueueFull,
@@ -92,13 +90,6 @@ _LINE_UP = f"""WITH RECURSIVE asked AS (
 {_INTO_QUEUE}"""
 
 
-_KEYS = "project_id uuid, scope text, key text, fingerprint bytea, run_id uuid"
-# A key that is in use is told by an error of all: then each of them is accepted alone.
-_KEYED = f"""keyed AS (
-    INSERT INTO idempotency_keys ({", ".join(names_of(_KEYS))})
-    SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id
-)"""
-
 _AHEAD = """
 SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS active,
        count(*) FILTER (WHERE status = 'queued') AS waiting,
@@ -115,8 +106,8 @@ def _storing(runs: str, sizes: Sizes) -> str:
     rows, after = source(_ASKED, sizes[0], 3)
     keyed = ""
     if sizes[1]:
-        keys, after = source(_KEYS, sizes[1], after)
-        keyed = f",\n{_KEYED.format(rows=keys)}"
+        keys, after = source(run_keys.COLUMNS, sizes[1], after)
+        keyed = f",\n{run_keys.KEPT.format(rows=keys)}"
     ctes, _ = common(sizes[2:], after, in_order=True)
     return f"{runs.format(rows=rows)}{keyed}{ctes} SELECT id FROM fence"
 
@@ -193,11 +184,7 @@ async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
 
 def _lists(news: Sequence[NewRun], firsts: Sequence[Flush], *, keyed: bool) -> Rows:
     """What `_storing` is to be given: runs, keys, and the rows of each part."""
-    keys = [
-        (new.run.project_id, *new.idempotency, new.run.id)
-        for new in news
-        if keyed and new.idempotency is not None
-    ]
+    keys = [(*run_keys.used(new), new.run.id) for new in news if keyed and new.idempotency is not None]
     now = max(new.run.created_at for new in news)
     return list(map(_ASKED_MEMBERS, news)), keys, *rows_of(firsts, now)
 
@@ -212,9 +199,9 @@ async def accept_one(
     """Store one run in a transaction of its own, with all that may stand in its way told apart."""
     async with connection.transaction():
         if new.idempotency is not None:
-            replayed = await _remember(connection, new)
-            if replayed is not None:
-                return replayed
+            used_for = await run_keys.use(connection, run_keys.used(new), new.run.id)
+            if used_for is not None:
+                return Replayed(used_for)
         limits = await count_run(connection, new.quotas, new.run.id) if new.quotas else ()
         if new.run.branch_id is None:
             if new.starts:
@@ -259,45 +246,6 @@ async def _line_up(connection: asyncpg.Connection[Any], new: NewRun, replaced: U
     await _queue(connection, new)
     if replaced is not None:
         await replacing.end(connection, new, replaced)
-
-
-async def _remember(connection: asyncpg.Connection[Any], new: NewRun) -> Replayed | None:
-    assert new.idempotency is not None
-    scope, key, fingerprint = new.idempotency
-    # Waits for a transaction that is using the same key at this moment.
-    inserted = await connection.fetchval(
-        "INSERT INTO idempotency_keys (project_id, scope, key, fingerprint, run_id) "
-        "VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING true",
-        new.run.project_id,
-        scope,
-        key,
-        fingerprint,
-        new.run.id,
-    )
-    if inserted:
-        return None
-    found = await recall(connection, new.run.project_id, new.idempotency)
-    if found is None:
-        raise Conflict("The idempotency key was in use a moment ago; try again.")
-    return found
-
-
-async def recall(
-    connection: asyncpg.Connection[Any], project_id: UUID, idempotency: tuple[str, str, bytes]
-) -> Replayed | None:
-    """The run for which the key was used, if it was."""
-    scope, key, fingerprint = idempotency
-    row = await connection.fetchrow(
-        "SELECT fingerprint, run_id FROM idempotency_keys WHERE project_id = $1 AND scope = $2 AND key = $3",
-        project_id,
-        scope,
-        key,
-    )
-    if row is None:
-        return None
-    if row["fingerprint"] != fingerprint:
-        raise KeyReused("This Idempotency-Key was used with another body; use a new key for a new request.")
-    return Replayed(row["run_id"])
 
 
 class _StaleInside(Exception):

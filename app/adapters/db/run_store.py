@@ -15,13 +15,13 @@ from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db import log_pages as reading
 from app.adapters.db import waiting
-from app.adapters.db.accept import recall
 from app.adapters.db.accepting import Accepting
 from app.adapters.db.branch_states import Key, state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, run_record
 from app.adapters.db.grouping import Group
 from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
+from app.adapters.db.run_keys import Used, recall
 from app.core.errors import NotFound, RunEnded, Unavailable
 from app.core.record import Entry, EventEntry
 from app.ports.ambient import Clock
@@ -89,6 +89,7 @@ class PostgresRuns:
         self._write, self._accept, self._read, self._rest, self._leases = self._lanes
         self._histories = Histories(history_bytes)
         self._accepting = Accepting(self._accept, owner=owner, lease=self._lease)
+        self._keys = Group[Used, UUID | None](self._key_batch)
         self._states = Group[Key, BranchState](self._state_batch)
         self._runs = Group[tuple[UUID, UUID], RunRecord](self._run_batch)
         self._pages = Group[tuple[UUID, int, int], Sequence[Entry]](self._page_batch, limit=32)
@@ -112,9 +113,11 @@ class PostgresRuns:
 
     async def remembered(self, project_id: UUID, idempotency: tuple[str, str, bytes]) -> UUID | None:
         """See the port."""
-        async with self._rest.use() as connection:
-            found = await recall(connection, project_id, idempotency)
-        return None if found is None else found.run_id
+        return await self._keys.submit(Used(project_id, *idempotency))
+
+    async def _key_batch(self, asked: Sequence[Used]) -> Sequence[UUID | BaseException | None]:
+        async with self._read.use() as connection:
+            return await recall(connection, asked)
 
     async def accept(self, new: NewRun) -> Acceptance:
         """See the port."""

@@ -155,5 +155,5 @@ async def epochs(database_url: str, run_id: str) -> Mapping[str, int]:
             run_id,
         )
     finally:
-        await connection.close()
+        await connection.close(timeout=5)
     return {row["id"]: row["epoch"] for row in rows}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import asyncpg
 
+from app.adapters.db.lane import GONE
 from app.adapters.embedded.layout import Layout
 from app.adapters.embedded.postgres import EmbeddedPostgres
 from tests.support.process import Process, serving_logged
@@ -124,7 +125,7 @@ class World:
     async def epochs(self, run_id: str) -> Mapping[str, int]:
         """See `evidence.epochs`; waits for the database."""
         while True:
-            with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with suppress(*GONE, asyncpg.PostgresError):
                 return await epochs(self.database_url, run_id)
             await asyncio.sleep(_PAUSE_S)
 
