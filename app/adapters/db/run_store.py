@@ -42,7 +42,7 @@ from app.ports.waiting import Waits
 PATIENCE_S = 10.0
 """How long a statement may take before its connection counts as lost: not every end is told."""
 LEASE_PATIENCE_S = 4.0
-"""The same where leases are renewed: well below the length of one."""
+"""The same where leases are renewed, well below the length of one, and of the rest, which is small."""
 
 # An attempt that failed ends its call only where no other was to follow: the response says so.
 _OPEN_CALLS = """
@@ -83,9 +83,9 @@ class PostgresRuns:
         self._owner = owner
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
-        patient = (Lane(arguments, command_timeout_s=PATIENCE_S) for _ in range(4))
         # Leases stand in nobody's way and wait for nobody: what clients ask for may come by the hundred.
-        self._lanes = [*patient, Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)]
+        patience = (*(PATIENCE_S,) * 3, *(LEASE_PATIENCE_S,) * 2)
+        self._lanes = [Lane(arguments, command_timeout_s=seconds) for seconds in patience]
         self._write, self._accept, self._read, self._rest, self._leases = self._lanes
         self._histories = Histories(history_bytes)
         self._accepting = Accepting(self._accept, owner=owner, lease=self._lease)
