@@ -35,9 +35,11 @@ COLUMNS: Final = "project_id uuid, scope text, key text, fingerprint bytea, run_
 _NAMES = ", ".join(names_of(COLUMNS))
 KEPT: Final = f"""keyed AS (
     INSERT INTO idempotency_keys ({_NAMES}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id
+    ORDER BY w.project_id, w.scope, w.key
 )"""
 """Of the statement that stores runs: {rows} stands for the keys, and `fence` has the runs that are stored. A
-key that is in use fails the whole statement.
+key that is in use fails the whole statement. In order, lest two processes that have the same keys wait for
+each other.
 """
 
 _USE = f"""

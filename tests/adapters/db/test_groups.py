@@ -236,3 +236,26 @@ async def test_a_group_waits_for_a_branch_with_no_later_one_in_its_hands(
     )
     await transaction.commit()
     assert not (await flushing).lost
+
+
+@pytest.mark.parametrize("count", [2, FEW + 1])
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_group_waits_for_a_key_with_no_later_one_in_its_hands(
+    world: World, count: int, backwards: bool
+) -> None:
+    keys = [f"key {n}" for n in range(count)]
+    news = [world.run(None, idempotency=("scope", key, b"asked")) for key in keys]
+    use = (
+        "INSERT INTO idempotency_keys (project_id, scope, key, fingerprint) "
+        "SELECT $1, 'scope', key, 'asked' FROM unnest($2::text[]) AS key"
+    )
+    transaction = world.connection.transaction()
+    await transaction.start()
+    await world.connection.execute(use, PROJECT, keys[:1])
+    accepting = asyncio.gather(*map(world.store.accept, news[::-1] if backwards else news))
+    await someone_waits(world.connection)
+    # Another process that has the same keys would else wait for the group for ever.
+    await world.connection.execute("SET LOCAL lock_timeout = '0.5s'")
+    await world.connection.execute(use, PROJECT, keys[1:])
+    await transaction.rollback()
+    assert await accepting == [Accepted(running=True)] * count

@@ -62,8 +62,8 @@ class World:
         )
         return branch_id
 
-    def run(self, branch_id: UUID, **more: Any) -> NewRun:
-        """A run for an untouched branch."""
+    def run(self, branch_id: UUID | None, **more: Any) -> NewRun:
+        """A run for an untouched branch, or for none."""
         record = RunRecord(
             id=self.ids.new(),
             project_id=more.pop("project", PROJECT),
