@@ -13,7 +13,6 @@ from app.core.errors import Conflict, KeyReused
 from app.core.json_text import dumps
 from app.ports.storage import NewRun
 
-
 _REUSED: Final = "This Idempotency-Key was used with another body; use a new key for a new request."
 
 
