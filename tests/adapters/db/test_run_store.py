@@ -231,61 +231,6 @@ async def test_a_refused_run_leaves_its_idempotency_key_unused(world: World) -> 
     assert await world.store.accept(world.run(await world.branch(), idempotency=key)) == Accepted(True)
 
 
-async def test_a_writer_that_lost_its_lease_writes_nothing_more(world: World) -> None:
-    new = world.run(await world.branch())
-    short = world.another(lease_ms=0)
-    await short.accept(new)
-    claimed = await world.store.claim(10)
-    assert [run.id for run in claimed.orphans] == [new.run.id]
-    assert claimed.orphans[0].epoch == 2
-    assert claimed.orphans[0].last_seq == 1
-    late = entry_of(RunStarted(), 2, NOW_MS)
-    result = await short.flush([world.flush(new, late)])
-    assert list(result.lost) == [new.run.id]
-    assert len(await world.store.page(new.run.id, after=0, limit=10)) == 1
-    assert await short.renew({new.run.id: 1}) == ([], [new.run.id])
-    await short.close()
-
-
-async def test_a_claim_waits_for_the_flush_under_way_and_goes_on_from_its_last_event(world: World) -> None:
-    new = world.run(await world.branch())
-    short = world.another(lease_ms=0)
-    await short.accept(new)
-    for _ in range(20):
-        run = await world.store.run(PROJECT, new.run.id)
-        seq = len(await world.store.page(new.run.id, after=0, limit=100)) + 1
-        event = entry_of(RunStarted(), seq, NOW_MS)
-        written, claimed = await asyncio.gather(
-            short.flush([world.flush(new, event, epoch=run.epoch)]), short_claim(world)
-        )
-        assert claimed.last_seq == (seq - 1 if written.lost else seq)
-        await world.connection.execute("UPDATE runs SET lease_until = now() - interval '1 second'")
-    await short.close()
-
-
-async def short_claim(world: World) -> RunRecord:
-    """Claim the one orphan there is, however long a rival holds it."""
-    for _ in range(200):
-        claimed = await world.store.claim(10)
-        if claimed.orphans:
-            return claimed.orphans[0]
-    raise AssertionError("nothing to claim")
-
-
-async def test_a_queued_run_whose_hand_over_was_lost_is_claimed(world: World) -> None:
-    branch_id = await world.branch()
-    first, second = world.run(branch_id), world.run(branch_id)
-    await world.store.accept(first)
-    await world.store.accept(second)
-    await world.connection.execute(
-        "UPDATE runs SET status = 'completed', ended_at = now() WHERE id = $1", first.run.id
-    )
-    claimed = await world.store.claim(10)
-    assert [run.id for run in claimed.started] == [second.run.id]
-    assert not claimed.orphans
-    assert not (await world.store.claim(10)).started
-
-
 async def test_pages_join_events_and_blocks_at_any_cut(world: World) -> None:
     new = world.run(await world.branch())
     await world.store.accept(new)
@@ -411,35 +356,6 @@ async def test_a_queued_run_whose_time_is_over_expires(world: World) -> None:
     assert (ended.status, ended.last_seq) == ("expired", 2)
     assert [e.seq for e in await world.store.page(late.run.id, after=0, limit=9)] == [1, 2]
     assert (await world.store.flush([world.end(running)])).started[0].id == later.run.id
-
-
-async def test_a_run_that_is_given_back_is_taken_by_the_next(world: World) -> None:
-    branch_id = await world.branch()
-    first, second = world.run(branch_id), world.run(branch_id)
-    await world.store.accept(first)
-    await world.store.accept(second)
-    result = await world.store.flush([world.end(first)])
-    await world.store.give_back(result.started)
-    assert (await world.store.run(PROJECT, second.run.id)).status == "queued"
-    (again,) = (await world.store.claim(10)).started
-    assert (again.id, again.epoch) == (second.run.id, 2)
-
-
-async def test_a_stuck_run_is_claimed_by_one_process(world: World) -> None:
-    rivals = [world.another() for _ in range(3)]
-    for _ in range(40):
-        branch_id = await world.branch()
-        first, second = world.run(branch_id), world.run(branch_id)
-        await world.store.accept(first)
-        await world.store.accept(second)
-        await world.connection.execute(
-            "UPDATE runs SET status = 'completed', ended_at = now() WHERE id = $1", first.run.id
-        )
-        claims = await asyncio.gather(*(rival.claim(10) for rival in rivals))
-        assert [run.id for claim in claims for run in claim.started] == [second.run.id]
-        await world.connection.execute("UPDATE runs SET status = 'completed', ended_at = now()")
-    for rival in rivals:
-        await rival.close()
 
 
 async def test_a_queued_run_that_is_being_cancelled_does_not_fail_the_one_before_it(world: World) -> None:
