@@ -54,7 +54,7 @@ class Feed:
         """Who wants events as they come; with none, tokens may wait for company."""
         self._batches: deque[Batch] = deque()
         self._size = 0
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[bool]] = set()
 
     def publish(self, entries: Sequence[Entry], *, ended: bool) -> None:
         """Add what was just committed."""
@@ -77,8 +77,7 @@ class Feed:
     def wake(self) -> None:
         """Have every follower look again."""
         for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
+            _settle(future, True)
         self._waiting.clear()
 
     def since(self, seq: int) -> list[Batch] | None:
@@ -92,13 +91,21 @@ class Feed:
 
     async def changed(self, timeout_s: float) -> bool:
         """Wait for the next `publish`; False when none came in time."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        # Not by `asyncio.wait`, after which the follower would be told one turn of the loop later.
+        silence = loop.call_later(timeout_s, _settle, future, False)
         self._waiting.add(future)
         try:
-            done, _ = await asyncio.wait([future], timeout=timeout_s)
-            return bool(done)
+            return await future
         finally:
+            silence.cancel()
             self._waiting.discard(future)
+
+
+def _settle(future: asyncio.Future[bool], changed: bool) -> None:
+    if not future.done():
+        future.set_result(changed)
 
 
 class Feeds:

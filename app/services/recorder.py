@@ -116,6 +116,8 @@ class Recorder:
                     log.exception("flush failed")
                     for run_log in logs:
                         run_log.fail(RecordRejected(repr(bug)))
+                # Who follows is told first; what comes meanwhile is company for what is to be written next.
+                await asyncio.sleep(0)
             self._writing = False
 
     async def _flush(self, logs: Sequence[RunLog]) -> None:

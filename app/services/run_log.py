@@ -123,8 +123,12 @@ class RunLog:
         fallback: int | None = None,
         *,
         more: str | None = None,
+        urgent: bool = True,
     ) -> None:
-        """Append any other event; `more` joins its meta when read, but is stored with the run."""
+        """Append any other event; `more` joins its meta when read, but is stored with the run.
+
+        One that is not urgent may wait for company also where somebody watches.
+        """
         if self._failure is not None:
             raise self._failure
         if len(self._open) > 1:
@@ -138,7 +142,7 @@ class RunLog:
             spans.cut(stream, offset)
         self._close_blocks()
         self._entries.append(entry)
-        self._touch(self, self.feed.watchers > 0)
+        self._touch(self, urgent and self.feed.watchers > 0)
 
     def write(self, *rows: Row) -> None:
         """Have rows committed together with the events so far; who needs them stored awaits `committed`."""

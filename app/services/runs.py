@@ -156,6 +156,10 @@ class Runs:
                 case Accepted(running=True, limits=limits):
                     run.status, run.epoch, run.started_at, run.expires_at = "running", 1, now, None
                     self._executor.start(execution, first.entries, plan.perform)
+                    # A turn for the run's task, and one for its stream's: the model is asked before the
+                    # client is answered, and thinks meanwhile.
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
                     return Submission(run, limits=limits)
                 case Accepted(replaces=replaced, limits=limits):
                     run.last_seq = 1

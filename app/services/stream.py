@@ -164,7 +164,7 @@ class StreamDriver:
         deadline = self._deadline_ms
         return deadline is not None and self._clock.mono_ms() >= deadline
 
-    def record(self, effects: Sequence[Effect]) -> list[Control]:
+    def record(self, effects: Sequence[Effect], *, urgent: bool = True) -> list[Control]:
         """Append the events; what is left is to be performed."""
         controls: list[Control] = []
         run_log = self._log
@@ -172,7 +172,7 @@ class StreamDriver:
             if type(effect) is Token:
                 run_log.token(effect.text, self._index, self._attempt, self._fallback)
             elif isinstance(effect, Event):
-                run_log.event(effect, self._index, self._attempt, self._fallback)
+                run_log.event(effect, self._index, self._attempt, self._fallback, urgent=urgent)
             elif isinstance(effect, Position):
                 self._attempt, self._fallback = effect.attempt, effect.fallback_index
             elif isinstance(effect, AttemptEnded):
@@ -195,8 +195,16 @@ class StreamDriver:
             async with stream as batches:
                 if controls := await self._take([Opened(adapter_id)]):
                     return controls
+                watched = self._log.feed.watchers > 0
                 async for batch in batches:
-                    if controls := await self._take(batch):
+                    rest = batch
+                    if watched:
+                        # The first word is stored, and shown, while what came with it is read.
+                        watched, rest = False, batch[1:]
+                        if controls := await self._take(batch[:1]):
+                            return controls
+                        await asyncio.sleep(0)
+                    if controls := await self._take(rest):
                         return controls
                     self._look_at_limits()
                     if self._log.backlog:
@@ -237,7 +245,8 @@ class StreamDriver:
     def _feed(self, item: Input, now_ms: float) -> list[Control]:
         try:
             effects = self._machine.feed(item, now_ms)
-            return self.record(effects) if effects else []
+            # That an answer begins can wait for its first words, which would else wait for it to be stored.
+            return self.record(effects, urgent=type(item) is not Opened) if effects else []
         except _BUGS as bug:
             # The machine has gone on, so the provider must not be blamed: it would wait for ever.
             raise NotTaken(f"{type(bug).__name__}: {bug}") from bug

@@ -16,6 +16,7 @@ from app.services.feed import Feeds
 from app.services.recorder import Recorder
 from app.services.run_log import RunLog
 from tests.support.ambient import CountingIds, FakeClock
+from tests.support.polling import until
 
 pytestmark = pytest.mark.anyio
 
@@ -35,8 +36,8 @@ class Kept:
 
 
 @asynccontextmanager
-async def recording() -> AsyncIterator[tuple[RunLog, Kept]]:
-    kept = Kept()
+async def recording(kept: Kept | None = None) -> AsyncIterator[tuple[RunLog, Kept]]:
+    kept = kept or Kept()
     clock = FakeClock()
     recorder = Recorder(cast(RunStore, kept), Feeds(), clock, lambda started: None)
     run = RunRecord(IDS.new(), IDS.new(), IDS.new(), "operate", "running", "{}", datetime.now(UTC))
@@ -96,6 +97,54 @@ class Slow(Kept):
         """Keep them, in time."""
         await self.goes_on.wait()
         return await super().flush(flushes)
+
+
+async def test_what_is_not_urgent_is_written_with_what_is() -> None:
+    async with recording() as (log, kept):
+        log.feed.watchers = 1
+        log.event(RunStarted(), urgent=False)
+        await turns()
+        assert kept.flushes == []
+        log.event(RunStarted())
+        await turns()
+        assert [len(flush.entries) for flush in kept.flushes] == [2]
+
+
+async def test_what_is_not_urgent_waits_for_company_a_while_only() -> None:
+    async with recording() as (log, kept):
+        log.feed.watchers = 1
+        log.event(RunStarted(), urgent=False)
+        await until(lambda: kept.flushes)
+
+
+class Spoken(Kept):
+    """One while which writes there is more to be written, some times."""
+
+    log: RunLog
+
+    async def flush(self, flushes: Sequence[Flush]) -> FlushResult:
+        """Keep them."""
+        if len(self.flushes) < 2:
+            self.log.event(RunStarted())
+        return await super().flush(flushes)
+
+
+async def test_who_follows_is_told_before_more_is_written() -> None:
+    kept = Spoken()
+    async with recording(kept) as (log, _):
+        kept.log, log.feed.watchers = log, 1
+        heard: list[int] = []
+
+        async def follow() -> None:
+            while await log.feed.changed(10):
+                heard.append(len(kept.flushes))
+
+        following = asyncio.create_task(follow())
+        await turns()
+        log.event(RunStarted())
+        await turns()
+        following.cancel()
+        assert heard == [1, 2, 3]
 
 
 async def test_what_is_being_written_is_waited_for_at_the_end() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from app.core.chunks import Chunk, TextDelta
 from app.core.lifecycle.inputs import Begin
 from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, TimeoutOptions
+from app.core.record import TokenBlock
 from app.ports.ambient import Clock
 from app.ports.storage import RunRecord
 from app.services.execution import Execution
@@ -31,13 +32,15 @@ def driver_of(
     timeout: TimeoutOptions = NO_TIMEOUTS,
     clock: Clock | None = None,
     stopped: str | None = None,
+    feed: Feed | None = None,
+    touched: Callable[[RunLog, bool], None] = lambda log, urgent: None,
 ) -> tuple[StreamDriver, Sequence[Any]]:
     """A driver over this stream, and the first effects of its machine; `stopped` says who wants its end."""
     clock, ids = clock or SystemClock(), CountingIds()
     options = LifecycleOptions(timeout=timeout, retry=NO_RETRIES)
     machine = StreamMachine(options, models=1, draw=lambda: 0.5, calls_left=1)
     run = RunRecord(ids.new(), ids.new(), ids.new(), "operate", "running", "{}", datetime.now(UTC))
-    execution = Execution(run, RunLog(run, Feed(0), clock, lambda log, urgent: None))
+    execution = Execution(run, RunLog(run, feed or Feed(0), clock, touched))
     if stopped is not None:
         execution.stop.request(stopped)
     driver = StreamDriver(machine, execution, 0, lambda opening: ("test", stream), clock)
@@ -72,6 +75,31 @@ async def test_a_bug_of_an_adapter_is_its_streams_failure() -> None:
         finish = await driver.run(effects)
     assert finish.error is not None
     assert (finish.error.code, finish.error.message) == ("PROVIDER_ERROR", "The adapter failed: KeyError")
+
+
+@pytest.mark.parametrize(("watchers", "first"), [(0, 3), (1, 1)])
+async def test_who_watches_is_shown_the_first_word_before_the_rest_of_what_came_with_it_is_read(
+    watchers: int, first: int
+) -> None:
+    loop, feed, seen = asyncio.get_running_loop(), Feed(0), list[int]()
+    feed.watchers = watchers
+
+    def look(log: RunLog) -> None:
+        said = sum(len(e.texts) for e in log.take()[0].entries if isinstance(e, TokenBlock))
+        seen.extend([said] if said else [])
+
+    def touched(log: RunLog, _: bool) -> None:
+        loop.call_soon(look, log)
+
+    words = [TextDelta(word) for word in ("one ", "two ", "three ")]
+    driver, effects = driver_of(
+        yielding(*words, error=KeyError("over")),
+        feed=feed,
+        touched=touched,
+    )
+    async with asyncio.timeout(10):
+        await driver.run(effects)
+    assert seen[0] == first
 
 
 @pytest.mark.parametrize("initial_ms", [None, 600_000])
