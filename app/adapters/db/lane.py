@@ -40,6 +40,11 @@ STANDSTILL_S = 5.0
 them everything that they write together.
 """
 
+_BY_INDEX = "SET enable_seqscan = off; SET jit = off"
+"""Plans are made once. One that was made while a table was small would read all of it until its statistics
+are renewed, and statements here look up by keys. What has no index is small: no reason to compile anything.
+"""
+
 _TYPES = [
     "bool",
     "smallint",
@@ -95,7 +100,9 @@ class Lane:
                 server_settings={"application_name": APPLICATION_NAME},
             )
             # Said here and not when connecting, where poolers let few settings through.
-            await self._connection.execute(f"SET idle_in_transaction_session_timeout = {self._standstill_ms}")
+            await self._connection.execute(
+                f"SET idle_in_transaction_session_timeout = {self._standstill_ms}; {_BY_INDEX}"
+            )
             await self._connection.prepare(_ARRAYS)
         return self._connection
 
