@@ -47,13 +47,14 @@ owed AS (
 
 # The branch row is locked first, as everybody does who decides whether a branch is busy. A run that was
 # prepared on another state of the branch, or that would overtake a queued one, is left out. A run without a
-# branch has nothing to wait for.
+# branch has nothing to wait for. What is queued is asked for as a value, for NOT EXISTS is a join, and while
+# nothing is queued anywhere reading all of it looks as good as looking it up.
 _START = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}} WHERE id IS NOT NULL),
 free AS MATERIALIZED (
     SELECT a.* FROM asked a JOIN branches b ON b.id = a.branch_id AND b.project_id = a.project_id
     WHERE b.version = a.version AND b.next_position = a.position
       AND (a.if_match IS NULL OR a.if_match = b.version)
-      AND NOT EXISTS (SELECT 1 FROM runs q WHERE q.branch_id = a.branch_id AND q.status = 'queued')
+      AND (SELECT q.id FROM runs q WHERE q.branch_id = a.branch_id AND q.status = 'queued' LIMIT 1) IS NULL
     ORDER BY a.branch_id, a.id FOR NO KEY UPDATE OF b
 ),
 ready AS (SELECT * FROM free UNION ALL SELECT a.* FROM asked a WHERE a.branch_id IS NULL),
@@ -93,8 +94,9 @@ _LINE_UP = f"""WITH RECURSIVE asked AS (
 _AHEAD = """
 SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS active,
        count(*) FILTER (WHERE status = 'queued') AS waiting,
-       (SELECT count(*) FROM (SELECT FROM runs WHERE project_id = $2 AND status = 'queued' LIMIT $3) AS q)
-           AS in_project
+       (SELECT count(*) FROM (
+            SELECT FROM runs WHERE project_id = $2 AND status = 'queued' AND expires_at IS NOT NULL LIMIT $3
+       ) AS q) AS in_project
 FROM runs WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')"""
 
 

@@ -9,10 +9,10 @@ from uuid import UUID
 import asyncpg
 from pydantic_core import from_json
 
+from app.adapters.db.columns import transposed
 from app.adapters.db.histories import Histories, Place, Said, Wanted
 from app.core.errors import NotFound
 from app.core.governance.governance import POLICIES, StoredGovernance, StoredPolicies
-from app.core.json_text import dumps
 from app.core.operate.history import History, RawMessage
 from app.ports.storage import BranchState
 
@@ -24,7 +24,7 @@ _BRANCHES: Final = f"""
 SELECT b.id, b.project_id, b.system, b.chat_model, b.parse_model, b.tools, b.lifecycle, b.version,
        b.next_position, b.name, b.metadata, b.gate, b.permissions, b.hooks, {_PROJECT},
        m.ids, m.positions, m.writers, m.kinds, m.contents
-FROM json_to_recordset($1::json) AS w (branch_id uuid, last int)
+FROM unnest($1::uuid[], $2::int[]) AS w (branch_id, last)
 JOIN branches b ON b.id = w.branch_id JOIN projects p ON p.id = b.project_id
 CROSS JOIN LATERAL (
     SELECT array_agg(id) AS ids, array_agg(position) AS positions, array_agg(xmin) AS writers,
@@ -86,10 +86,8 @@ async def read_branches(
     found: dict[UUID, Any] = {}
 
     async def read(wanted: Sequence[Wanted]) -> Mapping[UUID, Said]:
-        alone = [{"branch_id": str(branch_id), "last": None} for branch_id in beside]
-        # As JSON, for arrays, whose lengths the planner looks at, have a statement planned each time, which
-        # takes longer than to execute it.
-        rows = await connection.fetch(_BRANCHES, dumps([*wanted, *alone]).decode())
+        asked = [*wanted, *(Wanted(branch_id, None) for branch_id in beside)]
+        rows = await connection.fetch(_BRANCHES, *transposed(asked))
         found.update((row["id"], row) for row in rows)
         return {row["id"]: _said(row) for row in rows}
 

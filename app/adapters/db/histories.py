@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from app.core.operate.history import History, RawMessage
@@ -20,11 +20,18 @@ class Place(NamedTuple):
 
 Said = Sequence[tuple[Place, RawMessage]]
 """Messages in order, each with its place."""
-Wanted = Mapping[str, Any]
-"""A conversation to be read: `branch_id`, and `last`, the position of the last message that is known of it.
 
-From that one on, itself included: it shows that the conversation is still the same.
-"""
+
+class Wanted(NamedTuple):
+    """A conversation to be read."""
+
+    branch_id: UUID
+    last: int | None
+    """Position of the last message that is known of it, with which reading begins: it shows that the
+    conversation is still the same. None where nothing of it is wanted.
+    """
+
+
 Read = Callable[[Sequence[Wanted]], Awaitable[Mapping[UUID, Said]]]
 """Reads conversations."""
 
@@ -69,7 +76,7 @@ class Histories:
         """The conversations, and the branches whose kept one is not the beginning of what is there now."""
         kept = [self._kept.get(branch_id) for branch_id in branches]
         wanted = [
-            {"branch_id": str(branch_id), "last": one.last.position if one else 0}
+            Wanted(branch_id, one.last.position if one else 0)
             for branch_id, one in zip(branches, kept, strict=True)
         ]
         said = await read(wanted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
@@ -40,9 +40,16 @@ STANDSTILL_S = 5.0
 them everything that they write together.
 """
 
-_BY_INDEX = "SET enable_seqscan = off; SET jit = off"
-"""Plans are made once. One that was made while a table was small would read all of it until its statistics
-are renewed, and statements here look up by keys. What has no index is small: no reason to compile anything.
+_PLANS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"), "off"),
+}
+"""Have a statement planned once, and not for its values: left to itself the server does so for those that
+take arrays, each time, which takes longer than to execute them.
+
+And have rows looked up by keys, one by one: a plan that was made while a table was small would read all of
+it, or of an index of it, until its statistics are renewed. What has no index is small: no reason to compile
+anything.
 """
 
 _TYPES = [
@@ -100,9 +107,8 @@ class Lane:
                 server_settings={"application_name": APPLICATION_NAME},
             )
             # Said here and not when connecting, where poolers let few settings through.
-            await self._connection.execute(
-                f"SET idle_in_transaction_session_timeout = {self._standstill_ms}; {_BY_INDEX}"
-            )
+            settings = {"idle_in_transaction_session_timeout": self._standstill_ms, **_PLANS}
+            await self._connection.execute("; ".join(f"SET {name} = {to}" for name, to in settings.items()))
             await self._connection.prepare(_ARRAYS)
         return self._connection
 

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import asyncpg
 
+from app.adapters.db.columns import transposed
 from app.adapters.db.sources import names_of
 from app.core.errors import Conflict, KeyReused
-from app.core.json_text import dumps
 from app.ports.storage import NewRun
 
 _REUSED: Final = "This Idempotency-Key was used with another body; use a new key for a new request."
@@ -45,10 +45,9 @@ each other.
 _USE = f"""
 INSERT INTO idempotency_keys ({_NAMES}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING true"""
 
-# As JSON: arrays, whose lengths the planner looks at, would have it planned each time.
 _RECALL = """
 SELECT w.nr, k.fingerprint, k.run_id
-FROM json_to_recordset($1::json) AS w (nr int, project_id uuid, scope text, key text)
+FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS w (project_id, scope, key, nr)
 JOIN idempotency_keys k USING (project_id, scope, key)"""
 
 
@@ -69,12 +68,9 @@ async def use(connection: asyncpg.Connection[Any], key: Used, run_id: UUID) -> U
 
 async def recall(connection: asyncpg.Connection[Any], keys: Sequence[Used]) -> list[UUID | KeyReused | None]:
     """The run for which each was used, if it was; KeyReused where something else had been asked."""
-    wanted = [
-        {"nr": nr, "project_id": str(one.project_id), "scope": one.scope, "key": one.key}
-        for nr, one in enumerate(keys)
-    ]
+    wanted = [(one.project_id, one.scope, one.key) for one in keys]
     found: list[UUID | KeyReused | None] = [None] * len(keys)
-    for nr, fingerprint, run_id in await connection.fetch(_RECALL, dumps(wanted).decode()):
-        same = fingerprint == keys[nr].fingerprint
-        found[nr] = run_id if same else KeyReused(_REUSED)
+    for nr, fingerprint, run_id in await connection.fetch(_RECALL, *transposed(wanted)):
+        same = fingerprint == keys[nr - 1].fingerprint
+        found[nr - 1] = run_id if same else KeyReused(_REUSED)
     return found

@@ -2,58 +2,115 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
 
+import asyncpg
 import pytest
 
+from app.adapters.db import accept, flush, leases, log_pages, run_keys
+from app.adapters.db.branch_states import Key, states_of
+from app.adapters.db.histories import Histories
+from app.adapters.db.lane import Lane
 from app.core.events.run import RunStarted
-from app.ports.storage import NewMessage
+from app.ports.storage import Flush, NewMessage
 from app.services.entries import entry_of
 from tests.adapters.db.test_groups import answers_to, calls_of
-from tests.adapters.db.test_run_store import PROJECT, World, world
+from tests.adapters.db.test_run_store import NOW, OWNER, PROJECT, World, world
 from tests.support.ambient import NOW_MS
-from tests.support.polling import until_true
 
 pytestmark = pytest.mark.anyio
 
 __all__ = ["world"]
 
-_SCANS = "SELECT relname, coalesce(seq_scan, 0), coalesce(idx_scan, 0) FROM pg_stat_user_tables"
+LEASE: Final = timedelta(minutes=1)
 _SMALL = {"projects", "webhook_endpoints", "quotas"}
 """Tables that stay so."""
+_PREPARED: Final = """
+SELECT name, statement, cardinality(parameter_types) FROM pg_prepared_statements
+WHERE statement ~ 'runs|branches|events|idempotency_keys'"""
+
+Node = Mapping[str, Any]
 
 
-async def scans(world: World) -> tuple[Counter[str], Counter[str]]:
-    """How often tables were read whole, and by an index."""
-    whole, by_index = Counter[str](), Counter[str]()
-    for name, read_whole, looked_up in await world.connection.fetch(_SCANS):
-        if name not in _SMALL:
-            whole[name], by_index[name] = read_whole, looked_up
-    return whole, by_index
+@pytest.fixture
+async def connection(world: World) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """A lane's."""
+    lane = Lane(world.arguments)
+    async with lane.use() as connection:
+        yield connection
+    await lane.close()
 
 
-async def test_no_table_that_grows_is_read_whole(world: World) -> None:
-    new = world.run(await world.branch())
-    assert new.run.branch_id is not None
-    before, indexed = await scans(world)
-    await world.store.accept(new)
-    rows = calls_of(world, 2)
-    await world.store.flush([world.flush(new, entry_of(RunStarted(), 2, NOW_MS), rows=rows)])
-    end = world.end(new, seq=3)
-    end.rows = [*answers_to(world, rows), NewMessage(world.ids.new(), "assistant_response", "{}")]
-    await world.store.flush([end])
-    await world.store.claim(1)
-    await world.store.renew({new.run.id: 1})
-    await world.store.page(new.run.id, after=0, limit=10)
+def below(node: Node) -> Iterator[Node]:
+    """A node of a plan, and those that it is fed by."""
+    yield node
+    for inner in node.get("Plans", ()):
+        yield from below(inner)
 
-    async def told() -> bool:
-        """Servers tell of what they have done about once a second, when they have done something more."""
-        assert new.run.branch_id is not None
-        await world.store.branch_state(PROJECT, new.run.branch_id)
-        await world.store.run(PROJECT, new.run.id)
-        _, by_index = await scans(world)
-        return all(by_index[name] > indexed[name] for name in ("runs", "branches", "messages"))
 
-    await until_true(told)
-    whole, _ = await scans(world)
-    assert whole - before == Counter()
+def found_by(node: Node) -> tuple[str, str] | None:
+    """The table that a node reads if it grows, or its index, and by what it finds rows there."""
+    name = node.get("Relation Name") or node.get("Index Name")
+    if name is None or name in _SMALL or node["Node Type"] in ("Bitmap Heap Scan", "ModifyTable"):
+        return None
+    return name.partition("_w")[0], node.get("Index Cond", "")
+
+
+async def scans(connection: asyncpg.Connection[Any]) -> list[tuple[str, str, str]]:
+    """How the statements that the connection has prepared read tables, each with the statement."""
+    out: list[tuple[str, str, str]] = []
+    for name, statement, count in await connection.fetch(_PREPARED):
+        nulls = f"({', '.join(['NULL'] * count)})" if count else ""
+        (told,) = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT json) EXECUTE {name}{nulls}"))
+        out += [
+            (*found, str(node)[:800] + statement[:300])
+            for node in below(told["Plan"])
+            if (found := found_by(node))
+        ]
+    return out
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize("known", [0, 50], ids=["empty", "small"])
+async def test_no_table_that_grows_is_read_whole(
+    world: World, connection: asyncpg.Connection[Any], count: int, known: int
+) -> None:
+    """Planned while the tables are empty, or while their statistics say that they are small."""
+    for _ in range(known):
+        key = ("s", str(world.ids.new()), b"f")
+        await world.store.accept(world.run(await world.branch(), idempotency=key))
+    if known:
+        await world.connection.execute("ANALYZE")
+    news = [world.run(await world.branch(), idempotency=("s", str(n), b"f")) for n in range(count)]
+    states = [Key(PROJECT, new.run.branch_id, True) for new in news if new.run.branch_id]
+    await states_of(connection, Histories(0), states)
+    await run_keys.recall(connection, [run_keys.used(new) for new in news])
+    taken = await accept.start_all(connection, news, owner=OWNER, lease=LEASE)
+    assert taken == {new.run.id for new in news}
+    calls = [calls_of(world, 2) for _ in news]
+
+    async def write(flushes: Sequence[Flush]) -> None:
+        result = await flush.write(connection, flushes, owner=OWNER, lease=LEASE, now=NOW)
+        assert not result.lost
+
+    begun = entry_of(RunStarted(), 2, NOW_MS)
+    await write([world.flush(new, begun, rows=rows) for new, rows in zip(news, calls, strict=True)])
+    ends = [world.end(new, seq=3) for new in news]
+    for end, rows in zip(ends, calls, strict=True):
+        end.rows = [*answers_to(world, rows), NewMessage(world.ids.new(), "assistant_response", "{}")]
+    await write(ends)
+    ids = [new.run.id for new in news]
+    await leases.renew(connection, dict.fromkeys(ids, 1), LEASE)
+    await log_pages.page(connection, ids[0], 0, 10)
+    await log_pages.last_seqs(connection, ids)
+    await log_pages.standings(connection, ids)
+    later = [world.run(new.run.branch_id, if_busy="enqueue") for new in news]
+    await accept.line_up(connection, later)
+    for new in (world.run(news[0].run.branch_id), world.run(await world.branch())):
+        await accept.accept_one(connection, new, owner=OWNER, lease=LEASE)
+    read = await scans(connection)
+    assert {table for table, _, _ in read} >= {"runs", "branches", "messages", "events", "idempotency_keys"}
+    assert [scan for scan in read if not scan[1]] == []
