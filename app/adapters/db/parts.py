@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from app.adapters.db.columns import RUN_COLUMNS, block_row, event_row
 from app.adapters.db.sources import Sizes, names_of, source
@@ -30,9 +30,15 @@ class Part(NamedTuple):
     """
 
 
+FENCED: Final = "(w.run_id IN (SELECT id FROM fence)) IS TRUE"
+"""Whether a row is of a run that may be written for. Without IS TRUE it would be a join, which compares each
+row with each run; as it stands the server looks rows up in what the fence has.
+"""
+
+
 def _insert(name: str, table: str, columns: str, then: str = "") -> Part:
     names = ", ".join(names_of(columns))
-    into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id"
+    into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} WHERE {FENCED}"
     return Part(columns, f"{name} AS ({into}{then})")
 
 
@@ -53,9 +59,9 @@ _BLOCKS = _insert(
 _MESSAGES = Part(
     "id uuid, project_id uuid, branch_id uuid, run_id uuid, kind text, sender text, recipient text, "
     "content json, action_request_id uuid, created_at timestamptz, nr int",
-    """said AS MATERIALIZED (
+    f"""said AS MATERIALIZED (
     SELECT w.*, row_number() OVER (PARTITION BY w.branch_id ORDER BY w.nr) AS nth
-    FROM {rows} JOIN fence f ON f.id = w.run_id
+    FROM {{rows}} WHERE {FENCED}
 ),
 appended AS (
     INSERT INTO messages (id, project_id, branch_id, position, kind, sender, recipient, content, run_id,
@@ -73,13 +79,15 @@ _CALLS = _insert(
     "arguments_digest text, provider_call_id text, created_at timestamptz, started_at timestamptz, "
     f"gate json, {_END}",
 )
+# By their ids beside the join: calls that are not known to be many would else be read whole, to be joined.
 _CALL_ENDS = Part(
     f"id uuid, run_id uuid, {_END}",
-    """answered AS (
+    f"""closing AS MATERIALIZED (SELECT w.* FROM {{rows}} WHERE {FENCED}),
+answered AS (
     UPDATE function_calls c SET status = w.status, duration = w.duration, response = w.response,
            error = w.error, retryable = w.retryable, ended_at = w.ended_at
-    FROM {rows} JOIN fence f ON f.id = w.run_id
-    WHERE c.id = w.id AND c.status IN ('pending', 'processing')
+    FROM closing w
+    WHERE c.id = ANY(ARRAY(SELECT id FROM closing)) AND c.id = w.id AND c.status IN ('pending', 'processing')
 )""",
 )
 # An attempt whose row is there was written by a try that broke off after its commit.
@@ -96,10 +104,10 @@ _ATTEMPTS = _insert(
 # The branch row is locked (by its update) before a run is ended: whoever decides whether a branch is busy
 # takes the same lock first, so a run can neither be queued behind one that has just ended nor overtake.
 _ENDS = Part(
-    "id uuid, branch_id uuid, status text, result json, error json, validation json, finish_reason text, "
-    "finish_reason_raw text, partial_text text, model text, usage json, attempts int, fallback_index int, "
-    "last_seq int, ended_at timestamptz",
-    """ending AS MATERIALIZED (SELECT w.* FROM {rows} JOIN fence f ON f.id = w.id),
+    "run_id uuid, branch_id uuid, status text, result json, error json, validation json, "
+    "finish_reason text, finish_reason_raw text, partial_text text, model text, usage json, attempts int, "
+    "fallback_index int, last_seq int, ended_at timestamptz",
+    f"""ending AS MATERIALIZED (SELECT w.* FROM {{rows}} WHERE {FENCED}),
 ended AS (
     UPDATE runs r SET status = e.status, result = e.result, error = e.error, validation = e.validation,
            finish_reason = e.finish_reason, finish_reason_raw = e.finish_reason_raw,
@@ -107,7 +115,7 @@ ended AS (
            fallback_index = e.fallback_index, last_seq = e.last_seq, ended_at = e.ended_at,
            lease_until = NULL, owner = NULL
     FROM ending e LEFT JOIN grown g ON g.id = e.branch_id
-    WHERE r.id = e.id
+    WHERE r.id = e.run_id
     RETURNING r.id, CASE WHEN r.ended_at IS NOT NULL THEN r.branch_id END AS freed
 )""",
 )
@@ -121,7 +129,7 @@ _COUNTED = {
 
 # A plain epoch predicate would not fence: a claim that commits while this statement waits would let the old
 # writer's rows in. The share lock makes the claim wait, or makes us see its epoch.
-FENCED = "id uuid, epoch int"
+_ASKED = "id uuid, epoch int"
 _FENCE = """WITH RECURSIVE fence AS MATERIALIZED (
     SELECT r.id FROM runs r JOIN {rows} ON r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
     ORDER BY r.id FOR SHARE OF r
@@ -162,7 +170,7 @@ def writing(sizes: Sizes, *, counting: bool = False) -> str:
     follow, the length of its lease and the time. It gives `fenced`, the runs that were written for, with the
     runs that follow them on their branches.
     """
-    asked, after = source(FENCED, sizes[0], 1)
+    asked, after = source(_ASKED, sizes[0], 1)
     fence = _FENCE.format(rows=asked)
     ctes, after = common(sizes[1:], after, in_order=sizes[0] == 1)
     if counting and sizes[1 + _PARTS.index(_ATTEMPTS)]:
@@ -215,7 +223,7 @@ _ATTEMPT = attrgetter(
     *("usage.input_tokens", "usage.output_tokens", "usage.cached_input_tokens", "usage.cache_write_tokens"),
     *("usage.reasoning_tokens", "usage.reported", "usage.estimated", "cost", "started_at", "ended_at"),
 )
-_RUN_END = attrgetter(*names_of(_ENDS.columns))
+_RUN_END = attrgetter("id", *names_of(_ENDS.columns)[1:])
 
 
 def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:

@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from app.adapters.db.columns import transposed
+from app.adapters.db.parts import FENCED
 from app.adapters.db.sources import names_of
 from app.core.errors import Conflict, KeyReused
 from app.ports.storage import NewRun
@@ -34,7 +35,7 @@ def used(new: NewRun) -> Used:
 COLUMNS: Final = "project_id uuid, scope text, key text, fingerprint bytea, run_id uuid"
 _NAMES = ", ".join(names_of(COLUMNS))
 KEPT: Final = f"""keyed AS (
-    INSERT INTO idempotency_keys ({_NAMES}) SELECT w.* FROM {{rows}} JOIN fence f ON f.id = w.run_id
+    INSERT INTO idempotency_keys ({_NAMES}) SELECT w.* FROM {{rows}} WHERE {FENCED}
     ORDER BY w.project_id, w.scope, w.key
 )"""
 """Of the statement that stores runs: {rows} stands for the keys, and `fence` has the runs that are stored. A

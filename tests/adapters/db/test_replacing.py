@@ -149,8 +149,9 @@ async def test_a_project_has_no_more_than_so_many_queued_runs(world: World) -> N
     elsewhere, branch_id = await world.branch(), await world.branch()
     await world.store.accept(world.run(branch_id))
     await world.connection.execute(
-        "INSERT INTO runs (id, project_id, branch_id, kind, status, request, created_at) "
-        "SELECT gen_random_uuid(), $1, $2, 'act', 'queued', '{}', now() FROM generate_series(2, $3::int)",
+        "INSERT INTO runs (id, project_id, branch_id, kind, status, request, created_at, expires_at) "
+        "SELECT gen_random_uuid(), $1, $2, 'act', 'queued', '{}', now(), now() + interval '1 day' "
+        "FROM generate_series(2, $3::int)",
         PROJECT,
         elsewhere,
         MAX_QUEUED_IN_PROJECT,

@@ -72,6 +72,7 @@ class World:
             status="queued",
             request="{}",
             created_at=NOW,
+            expires_at=NOW + timedelta(days=7),
         )
         return NewRun(
             record,
