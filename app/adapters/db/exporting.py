@@ -45,8 +45,12 @@ SELECT next_position, ({_line(BranchLine)}) AS line,
        (SELECT max(ended_at) FROM runs WHERE branch_id = b.id) AS last_end
 FROM branches b WHERE id = $1 AND project_id = $2"""
 
-_BRANCHES: Final = """
-SELECT id FROM branches WHERE project_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3"""
+# As one comparison, which an index can begin a page with: whether there is a place to go on from is not known
+# when the statement is planned.
+_LATER: Final = "id > coalesce($2, '00000000-0000-0000-0000-000000000000'::uuid)"
+
+_BRANCHES: Final = f"""
+SELECT id FROM branches WHERE project_id = $1 AND {_LATER} ORDER BY id LIMIT $3"""
 
 
 def _page(kind: type[Line], key: str, where: str, limit: str, *, more: str = "") -> str:
@@ -65,18 +69,18 @@ _MESSAGES: Final = _page(MessageLine, "position", "branch_id = $1 AND position >
 _RUNS: Final = _page(
     RunLine,
     "id",
-    "branch_id = $1 AND ($2::uuid IS NULL OR id > $2) AND id <= $3 AND ended_at <= $4",
+    f"branch_id = $1 AND {_LATER} AND id <= $3 AND ended_at <= $4",
     "$5",
     more=", last_seq",
 )
 _LONE_RUNS: Final = _page(
     RunLine,
     "id",
-    "project_id = $1 AND branch_id IS NULL AND ($2::uuid IS NULL OR id > $2) AND ended_at IS NOT NULL",
+    f"project_id = $1 AND branch_id IS NULL AND {_LATER} AND ended_at IS NOT NULL",
     "$3",
     more=", last_seq",
 )
-_CALLS: Final = _page(CallLine, "id", "run_id = $1 AND ($2::uuid IS NULL OR id > $2)", "$3")
+_CALLS: Final = _page(CallLine, "id", f"run_id = $1 AND {_LATER}", "$3")
 
 _BELONGINGS: Final = f"""
 SELECT ({_line(AttemptLine)}) AS line FROM attempts WHERE run_id = $1

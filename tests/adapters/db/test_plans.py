@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 import pytest
 
-from app.adapters.db import accept, flush, leases, log_pages, run_keys
+from app.adapters.db import accept, exporting, flush, leases, log_pages, run_keys
 from app.adapters.db.branch_states import Key, states_of
 from app.adapters.db.histories import Histories
 from app.adapters.db.lane import Lane
@@ -36,12 +38,18 @@ Node = Mapping[str, Any]
 
 
 @pytest.fixture
-async def connection(world: World) -> AsyncIterator[asyncpg.Connection[Any]]:
-    """A lane's."""
-    lane = Lane(world.arguments)
+async def lane(world: World) -> AsyncIterator[Lane]:
+    """A lane to the world's database."""
+    made = Lane(world.arguments)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def connection(lane: Lane) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """The lane's."""
     async with lane.use() as connection:
         yield connection
-    await lane.close()
 
 
 def below(node: Node) -> Iterator[Node]:
@@ -114,3 +122,25 @@ async def test_no_table_that_grows_is_read_whole(
     read = await scans(connection)
     assert {table for table, _, _ in read} >= {"runs", "branches", "messages", "events", "idempotency_keys"}
     assert [scan for scan in read if not scan[1]] == []
+
+
+async def test_a_page_of_an_export_begins_where_the_last_has_ended(
+    world: World, lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = world.run(await world.branch())
+    await world.store.accept(new)
+    await world.store.flush([world.end(new)])
+    assert new.run.branch_id is not None
+    monkeypatch.setattr(exporting, "Lane", lambda _: lane)
+    exports = exporting.PostgresExports(world.arguments, world.ids)
+    mark = await exports.mark(PROJECT, new.run.branch_id)
+    for after in (None, UUID(int=0)):
+        assert await exports.branches(PROJECT, after=after, limit=1) == [new.run.branch_id]
+        assert [told.place for told in await exports.runs(mark, after=after, limit=1)] == [new.run.id]
+        assert await exports.lone_runs(PROJECT, after=after, limit=1) == []
+        assert await exports.calls(new.run.id, after=after, limit=1) == []
+    async with lane.use() as connection:
+        read = await scans(connection)
+    # The calls of a run are few, and are found by the run.
+    begun = Counter(table for table, found, _ in read if "id > COALESCE" in found)
+    assert begun == {"branches": 1, "runs": 2}
