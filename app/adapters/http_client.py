@@ -62,13 +62,14 @@ class ModelClient(httpx.AsyncClient):
         """POST, and give the response when its head has come; to be closed with `aclose()`.
 
         A `trusted` address is the operator's own choice, and so is reached wherever it is. Everything that
-        `send` does beyond this is switched off here, and takes a hundred microseconds.
+        `send` does beyond this is switched off here, and takes a hundred microseconds. The content is given
+        as a stream, for which httpx works out no headers: the transport does.
         """
         request = httpx.Request(
             "POST",
             url,
             headers={**_HEADERS, **headers},
-            content=content,
+            stream=httpx.ByteStream(content),
             extensions=self._extensions[trusted],
         )
         response = await self._wire.handle_async_request(request)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from app.core.chunks import Chunk
@@ -62,10 +63,13 @@ HASTY: Final = "hasty"
 """where the limit was so short that it says as much of whoever set it."""
 
 
-@runtime_checkable
-class Held(Protocol):
-    """A model stream that has to be let in before it is entered."""
+class Held(ABC):
+    """A model stream that has to be let in before it is entered.
 
+    No protocol: whether something has one's methods takes long to find out, and each stream is asked.
+    """
+
+    @abstractmethod
     async def admitted(self) -> None:
         """Wait for its turn; whoever has waited enters it. Raises `ProviderError`."""
 

@@ -18,7 +18,7 @@ from app.core.faults import Fault, FaultKind, ProviderError
 from app.core.limits.options import ModelLimits
 from app.core.limits.room import Broken, Circuit, Later, Outcome, Room
 from app.ports.ambient import Clock
-from app.ports.provider import HASTY, LATE, Capabilities, ModelEndpoint, Opening, Provider
+from app.ports.provider import HASTY, LATE, Capabilities, Held, ModelEndpoint, Opening, Provider
 from app.services.stream import ModelStream
 
 log = structlog.get_logger("capacity")
@@ -196,7 +196,7 @@ class LimitedProvider:
         return LimitedStream(stream, queue, endpoint.name, shared=endpoint.id is None)
 
 
-class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
+class LimitedStream(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]], Held):
     """A model stream that takes a turn in a room."""
 
     def __init__(self, stream: ModelStream, queue: Queue, name: str, *, shared: bool) -> None:

@@ -55,7 +55,7 @@ class RunAndCollect:
         return _Collecting(provider.open(opening))
 
 
-class _Collecting(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]):
+class _Collecting(AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]], Held):
     """A stream whose messages are made one; it has to be let in where the stream has (`Held`)."""
 
     def __init__(self, stream: AbstractAsyncContextManager[AsyncIterator[Sequence[Chunk]]]) -> None:

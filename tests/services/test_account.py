@@ -21,7 +21,7 @@ from app.core.prompt import Prompt, PromptMessage
 from app.core.usage.counts import Usage
 from app.core.usage.prices import Price
 from app.ports.attempts import NewAttempt
-from app.ports.provider import ModelEndpoint, Opening
+from app.ports.provider import Held, ModelEndpoint, Opening
 from app.ports.storage import RunRecord
 from app.services.account import Account
 from app.services.execution import Execution
@@ -90,7 +90,7 @@ async def test_the_next_attempt_begins_with_nothing() -> None:
     ]
 
 
-class Waiting:
+class Waiting(Held):
     """A model stream whose turn does not come."""
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from app.core.lifecycle.machine import StreamMachine
 from app.core.lifecycle.options import NO_RETRIES, NO_TIMEOUTS, LifecycleOptions, TimeoutOptions
 from app.core.record import TokenBlock
 from app.ports.ambient import Clock
+from app.ports.provider import Held
 from app.ports.storage import RunRecord
 from app.services.execution import Execution
 from app.services.feed import Feed
@@ -112,7 +113,7 @@ async def test_a_limit_that_comes_nearer_strikes_in_its_time(initial_ms: int | N
     assert finish.error.code == "INTER_TOKEN_TIMEOUT"
 
 
-class Waiting:
+class Waiting(Held):
     """A stream that is never let in; it tells whether somebody waits."""
 
     def __init__(self) -> None:
