@@ -12,8 +12,8 @@ import asyncpg
 
 from app.adapters.db import replacing, run_keys
 from app.adapters.db.allowed import count_run
-from app.adapters.db.parts import Rows, common, rows_of
-from app.adapters.db.sources import Sizes, parameters, sizes_of, source
+from app.adapters.db.parts import WRITTEN, Kinds, common, rows_of
+from app.adapters.db.sources import Source
 from app.core.errors import (
     BranchBusy,
     NotFound,
@@ -31,10 +31,11 @@ GROUP = 64
 """Runs that are accepted together at most."""
 FIRST_EPOCH = 1
 
-_ASKED = (
+_ASKED = Source(
+    "new_run",
     "id uuid, project_id uuid, branch_id uuid, kind text, request json, context json, key_id uuid, "
     "request_id text, traceparent text, model text, version int, position int, if_match int, "
-    "created_at timestamptz"
+    "created_at timestamptz",
 )
 
 # What webhook endpoints are owed stands with the run: none is missed, and no later commit has to think of it.
@@ -49,7 +50,7 @@ owed AS (
 # prepared on another state of the branch, or that would overtake a queued one, is left out. A run without a
 # branch has nothing to wait for. What is queued is asked for as a value, for NOT EXISTS is a join, and while
 # nothing is queued anywhere reading all of it looks as good as looking it up.
-_START = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}} WHERE id IS NOT NULL),
+_START = f"""WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),
 free AS MATERIALIZED (
     SELECT a.* FROM asked a JOIN branches b ON b.id = a.branch_id AND b.project_id = a.project_id
     WHERE b.version = a.version AND b.next_position = a.position
@@ -83,7 +84,7 @@ _QUEUE = f"WITH RECURSIVE asked AS (SELECT * FROM {{rows}}),\n{_INTO_QUEUE}"
 # The members of a group do not see each other: the last places of a queue are given one by one.
 _LINE_UP = f"""WITH RECURSIVE asked AS (
     SELECT w.* FROM {{rows}} LEFT JOIN branches b ON b.id = w.branch_id AND b.project_id = w.project_id
-    WHERE w.id IS NOT NULL AND w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
+    WHERE w.if_match IS NULL AND (w.branch_id IS NULL OR b.id IS NOT NULL
       AND (SELECT count(*) FROM (
             SELECT 1 FROM runs q WHERE q.branch_id = w.branch_id AND q.status = 'queued' LIMIT {MAX_QUEUED}
       ) AS ahead) < {MAX_QUEUED - GROUP})
@@ -100,18 +101,20 @@ SELECT (array_agg(id) FILTER (WHERE status IN ('running', 'waiting')))[1] AS act
 FROM runs WHERE branch_id = $1 AND status IN ('running', 'waiting', 'queued')"""
 
 
+SOURCES = (_ASKED, run_keys.ROWS, *WRITTEN)
+"""All rows that are written here or by `parts`."""
+
+
 @cache
-def _storing(runs: str, sizes: Sizes) -> str:
-    """Store runs with their keys and what they begin with, all of these sizes; gives the ids of those that
-    were stored.
+def _storing(runs: str, parts: Kinds, *, keyed: bool) -> str:
+    """Store runs, with their keys where they are `keyed`, and with rows of these parts; gives the ids of
+    those that were stored.
+
+    Its parameters: two of `runs`, the runs, the keys, and the rows of each part.
     """
-    rows, after = source(_ASKED, sizes[0], 3)
-    keyed = ""
-    if sizes[1]:
-        keys, after = source(run_keys.COLUMNS, sizes[1], after)
-        keyed = f",\n{run_keys.KEPT.format(rows=keys)}"
-    ctes, _ = common(sizes[2:], after, in_order=True)
-    return f"{runs.format(rows=rows)}{keyed}{ctes} SELECT id FROM fence"
+    keys = f",\n{run_keys.KEPT.format(rows=run_keys.ROWS.table(4))}" if keyed else ""
+    ctes, _ = common(parts, 5 if keyed else 4, in_order=True)
+    return f"{runs.format(rows=_ASKED.table(3))}{keys}{ctes} SELECT id FROM fence"
 
 
 _ASKED_MEMBERS = attrgetter(
@@ -134,10 +137,8 @@ async def start_all(
     Their idempotency keys are used with that, unless `keyed` says that they are already. Raises
     UniqueViolationError for one that is.
     """
-    lists = _lists(news, [_first(new.run, new.entries, new.rows) for new in news], keyed=keyed)
-    sizes = sizes_of(lists)
-    rows = await connection.fetch(_storing(_START, sizes), owner, lease, *parameters(lists, sizes))
-    return {row["id"] for row in rows}
+    firsts = [_first(new.run, new.entries, new.rows) for new in news]
+    return await _store(connection, _START, (owner, lease), news, firsts, keyed=keyed)
 
 
 async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -> set[UUID]:
@@ -145,11 +146,9 @@ async def line_up(connection: asyncpg.Connection[Any], news: Sequence[NewRun]) -
     simple = [new for new in news if new.if_busy == "enqueue"]
     if not simple:
         return set()
-    lists = _lists(simple, [_first(new.run, new.queued, ()) for new in simple], keyed=True)
-    sizes = sizes_of(lists)
+    firsts = [_first(new.run, new.queued, ()) for new in simple]
     expires = max((new.run.expires_at for new in simple if new.run.expires_at), default=None)
-    rows = await connection.fetch(_storing(_LINE_UP, sizes), expires, 1, *parameters(lists, sizes))
-    return {row["id"] for row in rows}
+    return await _store(connection, _LINE_UP, (expires, 1), simple, firsts, keyed=True)
 
 
 # One that queued may have been handed over to this very process meanwhile, which has begun it then, and under
@@ -178,17 +177,25 @@ async def outcome(
 
 async def _queue(connection: asyncpg.Connection[Any], new: NewRun) -> None:
     run = new.run
-    lists = _lists([new], [_first(run, new.queued, ())], keyed=False)
-    sizes = sizes_of(lists)
-    statement = _storing(_QUEUE, sizes)
-    await connection.fetch(statement, run.expires_at, len(new.queued), *parameters(lists, sizes))
+    first = _first(run, new.queued, ())
+    await _store(connection, _QUEUE, (run.expires_at, len(new.queued)), [new], [first], keyed=False)
 
 
-def _lists(news: Sequence[NewRun], firsts: Sequence[Flush], *, keyed: bool) -> Rows:
-    """What `_storing` is to be given: runs, keys, and the rows of each part."""
+async def _store(
+    connection: asyncpg.Connection[Any],
+    runs: str,
+    values: tuple[Any, Any],
+    news: Sequence[NewRun],
+    firsts: Sequence[Flush],
+    *,
+    keyed: bool,
+) -> set[UUID]:
+    """Store runs by one of the statements above, which is given `values`; the ids of those that it stored."""
     keys = [(*run_keys.used(new), new.run.id) for new in news if keyed and new.idempotency is not None]
-    now = max(new.run.created_at for new in news)
-    return list(map(_ASKED_MEMBERS, news)), keys, *rows_of(firsts, now)
+    parts = rows_of(firsts, max(new.run.created_at for new in news))
+    rows = [list(map(_ASKED_MEMBERS, news)), *([keys] if keys else []), *parts.values()]
+    statement = _storing(runs, tuple(parts), keyed=bool(keys))
+    return {row["id"] for row in await connection.fetch(statement, *values, *rows)}
 
 
 def _first(run: RunRecord, entries: Sequence[Entry], rows: Sequence[Row]) -> Flush:

@@ -12,7 +12,6 @@ import asyncpg
 from app.adapters.db import waiting
 from app.adapters.db.columns import RUN_COLUMNS, run_record
 from app.adapters.db.parts import rows_of, writing
-from app.adapters.db.sources import parameters, sizes_of
 from app.ports.storage import Flush, FlushResult, NewCall, NewMessage, RunRecord
 
 
@@ -45,10 +44,10 @@ async def _write(
     now: datetime,
     counting: bool,
 ) -> FlushResult:
-    lists = ([(f.run_id, f.epoch) for f in flushes], *rows_of(flushes, now))
-    sizes = sizes_of(lists)
+    held, parts = [(f.run_id, f.epoch) for f in flushes], rows_of(flushes, now)
     follow = (owner, lease, now) if any(f.end for f in flushes) else ()
-    rows = await connection.fetch(writing(sizes, counting=counting), *parameters(lists, sizes), *follow)
+    statement = writing(tuple(parts), alone=len(flushes) == 1, counting=counting)
+    rows = await connection.fetch(statement, held, *parts.values(), *follow)
     kept = {row["fenced"] for row in rows}
     started = [run_record(row) for row in rows if follow and row["id"] is not None]
     return FlushResult(lost=[f.run_id for f in flushes if f.run_id not in kept], started=started)

@@ -7,8 +7,8 @@ both. It reconnects by itself when the database comes back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -52,7 +52,7 @@ it, or of an index of it, until its statistics are renewed. What has no index is
 anything.
 """
 
-_TYPES = [
+_TYPES = (
     "bool",
     "smallint",
     "int",
@@ -64,11 +64,7 @@ _TYPES = [
     "uuid",
     "timestamptz",
     "bytea",
-]
-_ARRAYS = f"SELECT {', '.join(f'${n}::{type}[]' for n, type in enumerate(_TYPES, 1))}"
-"""Names the arrays that statements take. The driver asks for what it does not know when it first meets it,
-which takes as long as the statement of a small run three times over.
-"""
+)
 
 AGAIN = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 """The transaction lost a race and may simply be tried again."""
@@ -88,9 +84,11 @@ class Lane:
         *,
         command_timeout_s: float = 30,
         standstill_s: float = STANDSTILL_S,
+        types: Sequence[str] = (),
     ) -> None:
-        """`arguments` are those of `asyncpg.connect`."""
+        """`arguments` are those of `asyncpg.connect`; `types` are the schema's own that statements take."""
         self._arguments = arguments
+        self._types = (*_TYPES, *types)
         self._timeout = command_timeout_s
         self._standstill_ms = round(standstill_s * 1000)
         self._connection: asyncpg.Connection[Any] | None = None
@@ -109,7 +107,11 @@ class Lane:
             # Said here and not when connecting, where poolers let few settings through.
             settings = {"idle_in_transaction_session_timeout": self._standstill_ms, **_PLANS}
             await self._connection.execute("; ".join(f"SET {name} = {to}" for name, to in settings.items()))
-            await self._connection.prepare(_ARRAYS)
+            # The driver asks for a type that it does not know when it first meets it, which takes as long as
+            # the statement of a small run three times over.
+            named = ", ".join(f"${number}::{name}[]" for number, name in enumerate(self._types, 1))
+            with suppress(asyncpg.UndefinedObjectError):  # the schema is older: who needs the type is told
+                await self._connection.prepare(f"SELECT {named}")
         return self._connection
 
     async def _reached(self) -> asyncpg.Connection[Any]:

@@ -6,14 +6,14 @@ statement, also where it has nothing to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from app.adapters.db.columns import RUN_COLUMNS, block_row, event_row
-from app.adapters.db.sources import Sizes, names_of, source
+from app.adapters.db.sources import Source
 from app.core.record import TokenBlock
 from app.ports.attempts import NewAttempt
 from app.ports.storage import CallEnd, Flush, NewCall, NewMessage
@@ -22,13 +22,14 @@ from app.ports.storage import CallEnd, Flush, NewCall, NewMessage
 class Part(NamedTuple):
     """What is done with rows of one kind."""
 
-    columns: str
-    """Their columns, each with its type, in the order in which values are given."""
+    rows: Source
     sql: str
     """Common table expressions; {rows} stands for the rows, as a table `w`, and `fence` has the runs that may
     be written for.
     """
 
+
+Kinds = tuple[Part, ...]
 
 FENCED: Final = "(w.run_id IN (SELECT id FROM fence)) IS TRUE"
 """Whether a row is of a run that may be written for. Without IS TRUE it would be a join, which compares each
@@ -36,10 +37,9 @@ row with each run; as it stands the server looks rows up in what the fence has.
 """
 
 
-def _insert(name: str, table: str, columns: str, then: str = "") -> Part:
-    names = ", ".join(names_of(columns))
-    into = f"INSERT INTO {table} ({names}) SELECT w.* FROM {{rows}} WHERE {FENCED}"
-    return Part(columns, f"{name} AS ({into}{then})")
+def _insert(name: str, table: str, rows: Source, then: str = "") -> Part:
+    into = f"INSERT INTO {table} ({', '.join(rows.names)}) SELECT w.* FROM {{rows}} WHERE {FENCED}"
+    return Part(rows, f"{name} AS ({into}{then})")
 
 
 _END = "status text, duration float8, response json, error json, retryable bool, ended_at timestamptz"
@@ -47,18 +47,27 @@ _END = "status text, duration float8, response json, error json, retryable bool,
 _EVENTS = _insert(
     "logged",
     "events",
-    "run_id uuid, ts bigint, seq int, type smallint, stream smallint, attempt smallint, fallback smallint, "
-    "meta json, callbacks json",
+    Source(
+        "new_event",
+        "run_id uuid, ts bigint, seq int, type smallint, stream smallint, attempt smallint, "
+        "fallback smallint, meta json, callbacks json",
+    ),
 )
 _BLOCKS = _insert(
     "tokens",
     "token_blocks",
-    "run_id uuid, ts bigint, seq int, count int, stream smallint, attempt smallint, fallback smallint, "
-    "text text, lengths bytea, delays bytea",
+    Source(
+        "new_block",
+        "run_id uuid, ts bigint, seq int, count int, stream smallint, attempt smallint, fallback smallint, "
+        "text text, lengths bytea, delays bytea",
+    ),
 )
 _MESSAGES = Part(
-    "id uuid, project_id uuid, branch_id uuid, run_id uuid, kind text, sender text, recipient text, "
-    "content json, action_request_id uuid, created_at timestamptz, nr int",
+    Source(
+        "new_message",
+        "id uuid, project_id uuid, branch_id uuid, run_id uuid, kind text, sender text, recipient text, "
+        "content json, action_request_id uuid, created_at timestamptz, nr int",
+    ),
     f"""said AS MATERIALIZED (
     SELECT w.*, row_number() OVER (PARTITION BY w.branch_id ORDER BY w.nr) AS nth
     FROM {{rows}} WHERE {FENCED}
@@ -74,14 +83,20 @@ appended AS (
 _CALLS = _insert(
     "called",
     "function_calls",
-    "id uuid, project_id uuid, run_id uuid, branch_id uuid, call_id uuid, attempt smallint, batch int, "
-    "index int, function text, action_request_id uuid, arguments json, raw_arguments json, "
-    "arguments_digest text, provider_call_id text, created_at timestamptz, started_at timestamptz, "
-    f"gate json, {_END}",
+    Source(
+        "new_call",
+        "id uuid, project_id uuid, run_id uuid, branch_id uuid, call_id uuid, attempt smallint, batch int, "
+        "index int, function text, action_request_id uuid, arguments json, raw_arguments json, "
+        "arguments_digest text, provider_call_id text, created_at timestamptz, started_at timestamptz, "
+        f"gate json, {_END}",
+    ),
 )
 # By their ids beside the join: calls that are not known to be many would else be read whole, to be joined.
 _CALL_ENDS = Part(
-    f"id uuid, run_id uuid, {_END}",
+    Source(
+        "ended_call",
+        f"id uuid, run_id uuid, {_END}",
+    ),
     f"""closing AS MATERIALIZED (SELECT w.* FROM {{rows}} WHERE {FENCED}),
 answered AS (
     UPDATE function_calls c SET status = w.status, duration = w.duration, response = w.response,
@@ -94,19 +109,25 @@ answered AS (
 _ATTEMPTS = _insert(
     "attempted",
     "attempts",
-    "run_id uuid, project_id uuid, branch_id uuid, stream smallint, fallback_index smallint, "
-    "attempt smallint, purpose text, model text, provider text, wire_model text, outcome text, code text, "
-    "input_tokens int, output_tokens int, cached_input_tokens int, cache_write_tokens int, "
-    "reasoning_tokens int, reported bool, estimated bool, cost numeric, started_at timestamptz, "
-    "ended_at timestamptz",
+    Source(
+        "new_attempt",
+        "run_id uuid, project_id uuid, branch_id uuid, stream smallint, fallback_index smallint, "
+        "attempt smallint, purpose text, model text, provider text, wire_model text, outcome text, "
+        "code text, input_tokens int, output_tokens int, cached_input_tokens int, cache_write_tokens int, "
+        "reasoning_tokens int, reported bool, estimated bool, cost numeric, started_at timestamptz, "
+        "ended_at timestamptz",
+    ),
     " ON CONFLICT DO NOTHING RETURNING run_id, input_tokens, output_tokens, cost, ended_at",
 )
 # The branch row is locked (by its update) before a run is ended: whoever decides whether a branch is busy
 # takes the same lock first, so a run can neither be queued behind one that has just ended nor overtake.
 _ENDS = Part(
-    "run_id uuid, branch_id uuid, status text, result json, error json, validation json, "
-    "finish_reason text, finish_reason_raw text, partial_text text, model text, usage json, attempts int, "
-    "fallback_index int, last_seq int, ended_at timestamptz",
+    Source(
+        "ended_run",
+        "run_id uuid, branch_id uuid, status text, result json, error json, validation json, "
+        "finish_reason text, finish_reason_raw text, partial_text text, model text, usage json, "
+        "attempts int, fallback_index int, last_seq int, ended_at timestamptz",
+    ),
     f"""ending AS MATERIALIZED (SELECT w.* FROM {{rows}} WHERE {FENCED}),
 ended AS (
     UPDATE runs r SET status = e.status, result = e.result, error = e.error, validation = e.validation,
@@ -120,7 +141,10 @@ ended AS (
 )""",
 )
 
-_PARTS = (_EVENTS, _BLOCKS, _MESSAGES, _CALLS, _CALL_ENDS, _ATTEMPTS, _ENDS)
+_HELD = Source("held_run", "id uuid, epoch int")
+_PARTS: Kinds = (_EVENTS, _BLOCKS, _MESSAGES, _CALLS, _CALL_ENDS, _ATTEMPTS, _ENDS)
+WRITTEN = (_HELD, *(part.rows for part in _PARTS))
+"""The rows that `writing` takes."""
 _COUNTED = {
     _MESSAGES: "SELECT branch_id, count(*) AS n FROM said GROUP BY branch_id",
     _ENDS: "SELECT branch_id, 0 FROM ending WHERE branch_id IS NOT NULL",
@@ -129,7 +153,6 @@ _COUNTED = {
 
 # A plain epoch predicate would not fence: a claim that commits while this statement waits would let the old
 # writer's rows in. The share lock makes the claim wait, or makes us see its epoch.
-_ASKED = "id uuid, epoch int"
 _FENCE = """WITH RECURSIVE fence AS MATERIALIZED (
     SELECT r.id FROM runs r JOIN {rows} ON r.id = w.id AND r.epoch = w.epoch AND r.ended_at IS NULL
     ORDER BY r.id FOR SHARE OF r
@@ -142,8 +165,8 @@ SELECT f.id AS fenced, {", ".join(f"n.{name}" for name in RUN_COLUMNS.split(", "
 FROM fence f LEFT JOIN ended e ON e.id = f.id
 LEFT JOIN LATERAL hand_over(e.freed, {{owner}}, {{lease}}, {{now}}) n ON true"""
 
-Rows = tuple[Sequence[Sequence[Any]], ...]
-"""Rows of each part, in the order of the parts."""
+Rows = Mapping[Part, Sequence[Sequence[Any]]]
+"""Rows of those parts that have any, in the order of the parts."""
 
 
 # What attempts use counts where the key or the project has a limit on it, on the day of their ends, in a row
@@ -161,41 +184,35 @@ _SPENT = """spent AS (
 
 
 @cache
-def writing(sizes: Sizes, *, counting: bool = False) -> str:
-    """The statement for rows of these sizes, those of the fence being the first.
+def writing(parts: Kinds, *, alone: bool, counting: bool = False) -> str:
+    """The statement for rows of these parts; `alone` where they are one run's.
 
     `counting` says that what attempts use is counted for those who have a limit on it.
 
-    Its parameters: runs with their epochs, the rows, and then, where runs end, the owner of those that
-    follow, the length of its lease and the time. It gives `fenced`, the runs that were written for, with the
-    runs that follow them on their branches.
+    Its parameters: runs with their epochs, the rows of each part, and then, where runs end, the owner of
+    those that follow, the length of its lease and the time. It gives `fenced`, the runs that were written
+    for, with the runs that follow them on their branches.
     """
-    asked, after = source(_ASKED, sizes[0], 1)
-    fence = _FENCE.format(rows=asked)
-    ctes, after = common(sizes[1:], after, in_order=sizes[0] == 1)
-    if counting and sizes[1 + _PARTS.index(_ATTEMPTS)]:
+    fence = _FENCE.format(rows=_HELD.table(1))
+    ctes, after = common(parts, 2, in_order=alone)
+    if counting and _ATTEMPTS in parts:
         ctes += f",\n{_SPENT}"
-    if not sizes[1 + _PARTS.index(_ENDS)]:
+    if _ENDS not in parts:
         return f"{fence}{ctes} SELECT id AS fenced FROM fence"
     owner, lease, now = (f"${after + n}" for n in range(3))
     return f"{fence}{ctes} {_HAND_OVER.format(owner=owner, lease=f'{lease}::interval', now=now)}"
 
 
-def common(sizes: Sizes, first: int, *, in_order: bool) -> tuple[str, int]:
-    """The common table expressions for rows of these sizes, each after a comma, with parameters from `first`
-    on; and what number the next parameter has. `in_order` says that the branches are one only, or locked.
+def common(parts: Kinds, first: int, *, in_order: bool) -> tuple[str, int]:
+    """The common table expressions of these parts, each after a comma, with parameters from `first` on; and
+    what number the next parameter has. `in_order` says that the branches are one only, or locked.
     """
-    out: list[str] = []
-    counts: list[str] = []
-    for part, size in zip(_PARTS, sizes, strict=True):
-        if size:
-            rows, first = source(part.columns, size, first)
-            out.append(part.sql.format(rows=rows))
-            counts += [_COUNTED[part]] if part in _COUNTED else []
+    out = [part.sql.format(rows=part.rows.table(number)) for number, part in enumerate(parts, first)]
+    counts = [_COUNTED[part] for part in parts if part in _COUNTED]
     if counts:
         out.append(_COUNTS.format(" UNION ALL ".join(counts)))
         out += [_GROWN.format("counts")] if in_order else [_IN_ORDER, _GROWN.format("in_order")]
-    return "".join(f",\n{cte}" for cte in out), first
+    return "".join(f",\n{cte}" for cte in out), first + len(parts)
 
 
 _COUNTS = """counts AS (
@@ -223,11 +240,11 @@ _ATTEMPT = attrgetter(
     *("usage.input_tokens", "usage.output_tokens", "usage.cached_input_tokens", "usage.cache_write_tokens"),
     *("usage.reasoning_tokens", "usage.reported", "usage.estimated", "cost", "started_at", "ended_at"),
 )
-_RUN_END = attrgetter("id", *names_of(_ENDS.columns)[1:])
+_RUN_END = attrgetter("id", *_ENDS.rows.names[1:])
 
 
 def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:
-    """What the flushes have to write, by part."""
+    """What the flushes have to write."""
     events: list[tuple[Any, ...]] = []
     blocks: list[tuple[Any, ...]] = []
     messages: list[tuple[Any, ...]] = []
@@ -258,4 +275,5 @@ def rows_of(flushes: Iterable[Flush], now: datetime) -> Rows:
         call_ends += [(id, f.run_id, *_CALL_END(end)) for id, end in ended.items()]
         if f.end is not None:
             ends.append(_RUN_END(f.end))
-    return events, blocks, messages, calls, call_ends, attempts, ends
+    lists = (events, blocks, messages, calls, call_ends, attempts, ends)
+    return {part: rows for part, rows in zip(_PARTS, lists, strict=True) if rows}

@@ -10,7 +10,7 @@ import asyncpg
 
 from app.adapters.db.columns import transposed
 from app.adapters.db.parts import FENCED
-from app.adapters.db.sources import names_of
+from app.adapters.db.sources import Source
 from app.core.errors import Conflict, KeyReused
 from app.ports.storage import NewRun
 
@@ -32,8 +32,8 @@ def used(new: NewRun) -> Used:
     return Used(new.run.project_id, *new.idempotency)
 
 
-COLUMNS: Final = "project_id uuid, scope text, key text, fingerprint bytea, run_id uuid"
-_NAMES = ", ".join(names_of(COLUMNS))
+ROWS: Final = Source("new_key", "project_id uuid, scope text, key text, fingerprint bytea, run_id uuid")
+_NAMES = ", ".join(ROWS.names)
 KEPT: Final = f"""keyed AS (
     INSERT INTO idempotency_keys ({_NAMES}) SELECT w.* FROM {{rows}} WHERE {FENCED}
     ORDER BY w.project_id, w.scope, w.key

@@ -15,6 +15,7 @@ from app.adapters.db import flush as flushing
 from app.adapters.db import leases as holding
 from app.adapters.db import log_pages as reading
 from app.adapters.db import waiting
+from app.adapters.db.accept import SOURCES
 from app.adapters.db.accepting import Accepting
 from app.adapters.db.branch_states import Key, state_without_branch, states_of
 from app.adapters.db.columns import RUN_COLUMNS, run_record
@@ -84,9 +85,13 @@ class PostgresRuns:
         self._lease = timedelta(milliseconds=lease_ms)
         self._clock = clock
         # Leases stand in nobody's way and wait for nobody: what clients ask for may come by the hundred.
-        patience = (*(PATIENCE_S,) * 3, *(LEASE_PATIENCE_S,) * 2)
-        self._lanes = [Lane(arguments, command_timeout_s=seconds) for seconds in patience]
-        self._write, self._accept, self._read, self._rest, self._leases = self._lanes
+        types = [rows.type for rows in SOURCES]
+        self._write = Lane(arguments, command_timeout_s=PATIENCE_S, types=types)
+        self._accept = Lane(arguments, command_timeout_s=PATIENCE_S, types=types)
+        self._read = Lane(arguments, command_timeout_s=PATIENCE_S)
+        self._rest = Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)
+        self._leases = Lane(arguments, command_timeout_s=LEASE_PATIENCE_S)
+        self._lanes = (self._write, self._accept, self._read, self._rest, self._leases)
         self._histories = Histories(history_bytes)
         self._accepting = Accepting(self._accept, owner=owner, lease=self._lease)
         self._keys = Group[Used, UUID | None](self._key_batch)

@@ -82,6 +82,15 @@ async def test_what_it_had_begun_is_not_there_and_a_new_connection_is(database_u
     await watching.close()
 
 
+async def test_a_schema_that_lacks_a_type_is_told_of_by_who_needs_it(database_url: str) -> None:
+    lane = Lane(driver_arguments(database_url), types=["new_run", "of_a_later_version"])
+    async with lane.use() as connection:
+        assert await connection.fetchval("SELECT cardinality($1::new_run[])", []) == 0
+        with pytest.raises(asyncpg.UndefinedObjectError):
+            await connection.fetchval("SELECT $1::of_a_later_version[]", [])
+    await lane.close()
+
+
 async def test_who_waits_too_long_for_others_is_told_to_come_back(database_url: str) -> None:
     lane = Lane(driver_arguments(database_url))
     async with lane.use():
