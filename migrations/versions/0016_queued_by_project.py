@@ -17,14 +17,16 @@ def upgrade() -> None:
     the wrong one, which gives what is queued in all branches. That a queued run has a time at which it is
     over holds anyway.
     """
+    # What takes the stronger lock comes first: a writer that is between its two statements would wait for us,
+    # and we for it.
+    op.execute("DROP INDEX runs_queued")
     op.execute(
         "CREATE INDEX runs_queued_in_project ON runs (project_id) "
         "WHERE status = 'queued' AND expires_at IS NOT NULL"
     )
-    op.execute("DROP INDEX runs_queued")
 
 
 def downgrade() -> None:
     """Put the former index back."""
-    op.execute("CREATE INDEX runs_queued ON runs (project_id) WHERE status = 'queued'")
     op.execute("DROP INDEX runs_queued_in_project")
+    op.execute("CREATE INDEX runs_queued ON runs (project_id) WHERE status = 'queued'")

@@ -89,7 +89,8 @@ def headers_of(
         bound = {"Host": url.netloc.decode("ascii"), "Content-Type": headers["Content-Type"]}
         scope = Scope(profile.region, "bedrock")
         path = url.raw_path.decode("ascii")
-        headers |= signed(credentials, scope, now, "POST", path, bound, body)
+        # What is signed is sent as it is signed: the transport's own Host may be spelled otherwise.
+        headers |= bound | signed(credentials, scope, now, "POST", path, bound, body)
     elif key:
         headers["Authorization"] = f"Bearer {key}"
     return headers | profile.headers

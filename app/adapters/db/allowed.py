@@ -19,12 +19,12 @@ _HOLD: Final = """
 SELECT FROM quotas WHERE id = ANY($1::uuid[]) AND concurrent_runs IS NOT NULL ORDER BY id FOR NO KEY UPDATE"""
 
 # A statement of its own: it sees what was committed while the one before waited. It tells how things stood
-# before this run was counted, the key's limits first.
+# before this run was counted, the key's limits first. Each run is looked up: as a join, all could be read.
 _COUNT: Final = f"""
 WITH before AS MATERIALIZED ({STANDING} WHERE q.id = ANY($1::uuid[])),
 over AS (
     DELETE FROM quota_runs o WHERE o.quota_id = ANY($1::uuid[])
-      AND NOT EXISTS (SELECT FROM runs r WHERE r.id = o.run_id AND r.ended_at IS NULL)
+      AND (SELECT r.id FROM runs r WHERE r.id = o.run_id AND r.ended_at IS NULL) IS NULL
 ),
 counted AS (
     INSERT INTO quota_runs (quota_id, run_id) SELECT id, $2 FROM before WHERE runs < concurrent_runs

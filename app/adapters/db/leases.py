@@ -15,6 +15,14 @@ from app.ports.storage import Claimed, RunRecord
 
 _TAKEN = ", ".join("r." + name for name in RUN_COLUMNS.split(", "))
 
+
+def _in(status: str) -> str:
+    """The condition that a run that is looked up by its id is in a status: written so that an index of all in
+    that status does not seem to be of use.
+    """
+    return f"(r.status = '{status}') IS TRUE"
+
+
 _RENEW = """
 UPDATE runs r SET lease_until = now() + $3::interval
 FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch)
@@ -32,17 +40,21 @@ FROM due WHERE r.id = due.id
 RETURNING {_TAKEN}, due.owner IS NULL AS given_up"""
 
 # A queued run on a free branch was accepted by a process that executes none, or its hand-over was lost with
-# a process. One without a branch has nothing to wait for.
+# a process. One without a branch has nothing to wait for. Branches and runs are looked up one by one, however
+# many are queued.
 _UNSTUCK = f"""
 WITH locked AS MATERIALIZED (
     SELECT b.id FROM branches b WHERE b.id IN (
-        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND NOT EXISTS (
-            SELECT 1 FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')))
+        SELECT q.branch_id FROM runs q WHERE q.status = 'queued' AND (
+            SELECT a.id FROM runs a WHERE a.branch_id = q.branch_id AND a.status IN ('running', 'waiting')
+        ) IS NULL)
     LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
 ),
 next AS (
-    SELECT DISTINCT ON (q.branch_id) q.id FROM runs q JOIN locked l ON l.id = q.branch_id
-    WHERE q.status = 'queued' ORDER BY q.branch_id, (q.replaces IS NULL), q.id
+    SELECT q.id FROM locked l CROSS JOIN LATERAL (
+        SELECT id FROM runs WHERE branch_id = l.id AND status = 'queued'
+        ORDER BY (replaces IS NULL), id LIMIT 1
+    ) AS q
 ),
 single AS MATERIALIZED (
     SELECT id FROM runs WHERE status = 'queued' AND branch_id IS NULL ORDER BY id LIMIT $3
@@ -51,7 +63,7 @@ single AS MATERIALIZED (
 UPDATE runs r SET status = 'running', epoch = r.epoch + 1, owner = $1, lease_until = now() + $2::interval,
        started_at = $4
 FROM (SELECT id FROM next UNION ALL SELECT id FROM single LIMIT $3) AS free
-WHERE r.id = free.id AND r.status = 'queued'
+WHERE r.id = free.id AND {_in("queued")}
 RETURNING {_TAKEN}"""
 
 _EXPIRE = """
@@ -118,7 +130,7 @@ async def release(connection: asyncpg.Connection[Any], leases: Mapping[UUID, int
     await connection.execute(
         "UPDATE runs r SET owner = NULL, lease_until = now() "
         "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) "
-        "WHERE r.id = w.id AND r.epoch = w.epoch AND r.status = 'running'",
+        f"WHERE r.id = w.id AND r.epoch = w.epoch AND {_in('running')}",
         list(leases),
         list(leases.values()),
     )
@@ -132,7 +144,7 @@ async def give_back(connection: asyncpg.Connection[Any], runs: Sequence[RunRecor
         "owner = NULL, lease_until = NULL, ready_at = CASE WHEN r.resume IS NULL THEN NULL ELSE now() END, "
         "started_at = CASE WHEN r.resume IS NULL THEN NULL ELSE r.started_at END "
         "FROM unnest($1::uuid[], $2::int[]) AS w (id, epoch) "
-        "WHERE r.id = w.id AND r.epoch = w.epoch AND r.status = 'running'",
+        f"WHERE r.id = w.id AND r.epoch = w.epoch AND {_in('running')}",
         [run.id for run in runs],
         [run.epoch for run in runs],
     )

@@ -47,11 +47,12 @@ RETURNING d.endpoint_id, d.run_id, d.project_id, d.epoch, d.delivered_seq, d.pos
           w.url, w.secrets, w.callbacks, w.event_types,
           extract(epoch FROM now() - d.created_at)::float8 AS age_s"""
 
-# What is being seen to at this moment may have been read already: it is looked at once more afterwards.
+# What is being seen to at this moment may have been read already: it is looked at once more afterwards. What
+# is pending has no end; told by its status it would be looked for among all that is.
 _TOUCH = """
 UPDATE webhook_deliveries SET news = lease_until IS NOT NULL,
        next_at = CASE WHEN lease_until IS NULL THEN least(next_at, now()) ELSE next_at END
-WHERE run_id = ANY($1::uuid[]) AND status = 'pending' AND failures = 0"""
+WHERE run_id = ANY($1::uuid[]) AND ended_at IS NULL AND failures = 0"""
 
 _FIX = """
 UPDATE webhook_deliveries SET post_seq = $4 WHERE endpoint_id = $1 AND run_id = $2 AND epoch = $3

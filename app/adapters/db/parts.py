@@ -91,18 +91,19 @@ _CALLS = _insert(
         f"gate json, {_END}",
     ),
 )
-# By their ids beside the join: calls that are not known to be many would else be read whole, to be joined.
+# Calls that are not known to be many would be read whole, and each compared with each row, if their id was
+# told for what it is; that of a row which is looked up has to be known first.
 _CALL_ENDS = Part(
     Source(
         "ended_call",
         f"id uuid, run_id uuid, {_END}",
     ),
-    f"""closing AS MATERIALIZED (SELECT w.* FROM {{rows}} WHERE {FENCED}),
-answered AS (
+    f"""answered AS (
     UPDATE function_calls c SET status = w.status, duration = w.duration, response = w.response,
            error = w.error, retryable = w.retryable, ended_at = w.ended_at
-    FROM closing w
-    WHERE c.id = ANY(ARRAY(SELECT id FROM closing)) AND c.id = w.id AND c.status IN ('pending', 'processing')
+    FROM {{rows}}
+    WHERE {FENCED} AND c.id = (SELECT id FROM function_calls WHERE id = w.id)
+      AND c.status IN ('pending', 'processing')
 )""",
 )
 # An attempt whose row is there was written by a try that broke off after its commit.

@@ -60,11 +60,12 @@ SELECT function_call_id, project_id, run_id, branch_id, call_id, attempt, functi
 FROM handed
 ON CONFLICT DO NOTHING"""  # A flush whose answer was lost may come twice.
 
+# Those that wait have no end; told by their status they would be looked for among all that wait.
 _CLOSED = """
 WITH closed AS (SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS c (function_call_id, at)),
 handed AS (
     UPDATE client_calls h SET status = 'cancelled', ended_at = c.at
-    FROM closed c WHERE h.function_call_id = c.function_call_id AND h.status = 'waiting'
+    FROM closed c WHERE h.function_call_id = c.function_call_id AND h.ended_at IS NULL
 )
 UPDATE approvals a SET status = 'cancelled', decided_at = c.at
 FROM closed c WHERE a.function_call_id = c.function_call_id AND a.status = 'pending'"""
@@ -83,7 +84,7 @@ WITH undecided AS (
 )
 UPDATE client_calls
 SET status = CASE WHEN expires_at <= $2 THEN 'expired' ELSE 'cancelled' END, ended_at = $2
-WHERE run_id = $1 AND status = 'waiting' AND (expires_at <= $2 OR $3)"""
+WHERE run_id = $1 AND ended_at IS NULL AND (expires_at <= $2 OR $3)"""
 
 _APPROVALS = f"SELECT {', '.join(ApprovalRecord.__slots__)} FROM approvals WHERE run_id = $1 ORDER BY id"
 _CLIENT_CALLS = f"""
