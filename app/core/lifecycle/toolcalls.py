@@ -18,7 +18,7 @@ class ToolCall:
     """One complete call that the model asks for."""
 
     index: int
-    """Position in the answer, from 0."""
+    """Which of the answer's calls it is, from 0, however the provider numbers them."""
     id: str
     """The provider's id, or one made here where it sends none."""
     name: str
@@ -89,7 +89,7 @@ class ToolCallParts:
                 arguments, replaced = read_arguments(raw)
             except ValueError as error:
                 return calls, BadCall(index, parts.name, raw, str(error))
-            calls.append(ToolCall(index, parts.id or new_id(), parts.name, arguments, raw, replaced))
+            calls.append(ToolCall(len(calls), parts.id or new_id(), parts.name, arguments, raw, replaced))
         return calls, None
 
 

@@ -72,6 +72,13 @@ def test_calls_are_ordered_by_index_whatever_the_order_of_arrival() -> None:
     assert bad is None
 
 
+def test_calls_are_counted_from_nought_whatever_the_provider_begins_with_or_leaves_out() -> None:
+    """As who reads the log counts them, in which the provider's numbers do not stand."""
+    calls, bad = joined(ToolCallDelta(4, "b", "second"), ToolCallDelta(1, "a", "first"))
+    assert [(call.index, call.name) for call in calls] == [(0, "first"), (1, "second")]
+    assert bad is None
+
+
 def test_a_call_without_an_id_is_given_one_and_a_shared_id_is_kept() -> None:
     calls, _ = joined(
         ToolCallDelta(0, None, "a"),
