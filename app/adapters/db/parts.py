@@ -91,8 +91,8 @@ _CALLS = _insert(
         f"gate json, {_END}",
     ),
 )
-# Calls that are not known to be many would be read whole, and each compared with each row, if their id was
-# told for what it is; that of a row which is looked up has to be known first.
+# The id goes through a look-up: told plainly, a table of calls that is taken for a small one would be read
+# whole, and each of its rows compared with each of these.
 _CALL_ENDS = Part(
     Source(
         "ended_call",
